@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/comm/still_transport.h"
+#include "fsdp/comm/transport.h"
 #include "fsdp/engine/fully_shard.h"
 #include "fsdp/optim/optimizers.h"
 

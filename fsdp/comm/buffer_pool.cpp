@@ -55,34 +55,9 @@ struct BufferPool::Slots {
   /// The allocator gives the memory to the next work of the stream that it was allocated on.
   void free(Slot& slot) {
     if (slot.given_back && slot.allocated_on) slot.given_back->block(*slot.allocated_on);
-    if (keeps && slot.bytes > 0) kept.push_back({slot.memory, slot.bytes, slot.allocated_on});
+    if (keeps && slot.bytes > 0) kept.push_back({slot.memory, slot.bytes, false, std::nullopt, slot.allocated_on});
     slot.memory = at::Tensor();
     slot.bytes = 0;
-  }
-
-  void keep_memory(bool keep) {
-    keeps = keep;
-    if (keep) return;
-    for (const Kept& memory : kept) {
-      if (!memory.allocated_on) continue;
-      c10::Event used(device.type());
-      used.record(current_stream(device));
-      used.block(*memory.allocated_on);
-    }
-    kept.clear();
-  }
-
-  void mark_free_slots() {
-    for (Slot& slot : slots)
-      if (!slot.taken && slot.given_back) slot.given_back->record(current_stream(device));
-  }
-
-  void trim() {
-    for (Slot& slot : slots) {
-      if (slot.taken || slot.bytes == 0) continue;
-      if (peer_memory) peer_memory->await_readers(slot.memory);
-      free(slot);
-    }
   }
 
   void give_back(std::size_t index) {
@@ -93,19 +68,12 @@ struct BufferPool::Slots {
     slot.given_back->record(current_stream(device));
   }
 
-  /// Memory that was a slot's, and that a graph uses.
-  struct Kept {
-    at::Tensor memory;
-    std::int64_t bytes = 0;
-    std::optional<c10::Stream> allocated_on;
-  };
-
   at::Device device;
   std::shared_ptr<PeerMemory> peer_memory;
   std::int64_t largest = 0;
   std::vector<Slot> slots;
   bool keeps = false;
-  std::vector<Kept> kept;
+  std::vector<Slot> kept;  // memory that was a slot's, and that a graph uses
 };
 
 BufferPool::BufferPool(at::Device device, std::shared_ptr<PeerMemory> peer_memory)
@@ -134,22 +102,35 @@ at::Tensor BufferPool::tensor(std::int64_t numel, const at::TensorOptions& optio
 }
 
 void BufferPool::trim() {
-  slots_->trim();
+  for (Slots::Slot& slot : slots_->slots) {
+    if (slot.taken || slot.bytes == 0) continue;
+    if (slots_->peer_memory) slots_->peer_memory->await_readers(slot.memory);
+    slots_->free(slot);
+  }
 }
 
 std::int64_t BufferPool::bytes() const {
   std::int64_t sum = 0;
-  for (const auto& slot : slots_->slots) sum += slot.bytes;
-  for (const auto& memory : slots_->kept) sum += memory.bytes;
+  for (const auto* list : {&slots_->slots, &slots_->kept})
+    for (const Slots::Slot& slot : *list) sum += slot.bytes;
   return sum;
 }
 
 void BufferPool::keep_memory(bool keeps) {
-  slots_->keep_memory(keeps);
+  slots_->keeps = keeps;
+  if (keeps) return;
+  for (const Slots::Slot& memory : slots_->kept) {
+    if (!memory.allocated_on) continue;
+    c10::Event used(slots_->device.type());
+    used.record(current_stream(slots_->device));
+    used.block(*memory.allocated_on);
+  }
+  slots_->kept.clear();
 }
 
 void BufferPool::mark_free_slots() {
-  slots_->mark_free_slots();
+  for (Slots::Slot& slot : slots_->slots)
+    if (!slot.taken && slot.given_back) slot.given_back->record(current_stream(slots_->device));
 }
 
 }  // namespace fsdp

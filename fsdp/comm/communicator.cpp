@@ -5,8 +5,8 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 
-#include <atomic>
 #include <cstring>
+#include <mutex>
 #include <optional>
 
 #include "fsdp/comm/transport.h"
@@ -80,24 +80,15 @@ class Communicator::Meter {
   }
 
   void note(bool on) {
-    if (on) {
-      noted_.clear();
-      noted_traffic_ = traffic();
-    } else {
-      noted_traffic_ = traffic() - noted_traffic_;
-    }
+    if (on) noted_.clear();
+    noted_traffic_ = on ? traffic() : traffic() - noted_traffic_;
+    noted_traffic_.waited = {};
     notes_ = on;
   }
 
   void repeat() {
     if (watcher_ && !noted_.empty()) TORCH_CHECK(!watcher_->has_failed(), watcher_->verdict());
-    const auto add = [](std::atomic<std::int64_t>& to, std::int64_t more) {
-      to.fetch_add(more, std::memory_order_relaxed);
-    };
-    add(collectives_, noted_traffic_.collectives);
-    add(wire_bytes_, noted_traffic_.wire_bytes);
-    add(gathered_bytes_, noted_traffic_.gathered_bytes);
-    add(scattered_bytes_, noted_traffic_.scattered_bytes);
+    count(noted_traffic_);
     if (!calls_) return;
     for (const Noted& call : noted_) calls_->start(call.kind, call.whose, call.bytes);
   }
@@ -126,7 +117,7 @@ class Communicator::Meter {
     const auto begin = Tracer::Clock::now();
     watched(number, part);
     const auto end = Tracer::Clock::now();
-    waited_ns_.fetch_add(std::chrono::nanoseconds(end - begin).count(), std::memory_order_relaxed);
+    count({.waited = end - begin});
     if (is_traced()) tracer_->add(Tracer::Row::kHost, "wait for", call.text(), call.bytes, begin, end);
   }
 
@@ -137,23 +128,13 @@ class Communicator::Meter {
       tracer_->add(Tracer::Row::kCollective, call.kind, call.whose, call.bytes, begin, Tracer::Clock::now());
   }
 
-  void count(std::int64_t bytes) {
-    collectives_.fetch_add(1, std::memory_order_relaxed);
-    wire_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  void count(const Traffic& more) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    traffic_ += more;
   }
-  void count_gathered(std::int64_t bytes) {
-    count(bytes);
-    gathered_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  }
-  void count_scattered(std::int64_t bytes) {
-    count(bytes);
-    scattered_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  }
-
   Traffic traffic() const {
-    return {collectives_.load(std::memory_order_relaxed), wire_bytes_.load(std::memory_order_relaxed),
-            gathered_bytes_.load(std::memory_order_relaxed), scattered_bytes_.load(std::memory_order_relaxed),
-            std::chrono::nanoseconds(waited_ns_.load(std::memory_order_relaxed))};
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return traffic_;
   }
 
  private:
@@ -177,33 +158,21 @@ class Communicator::Meter {
   std::shared_ptr<watch::Watcher> watcher_;
   std::shared_ptr<watch::Calls> calls_;  // null: not watched
   std::shared_ptr<Tracer> tracer_;       // may be null
-  std::atomic<std::int64_t> collectives_{0}, wire_bytes_{0}, gathered_bytes_{0}, scattered_bytes_{0}, waited_ns_{0};
-};
-
-class Communicator::Measured : public Pending {
- public:
-  Measured(std::shared_ptr<Meter> meter, const Traced& call, std::uint64_t number, std::unique_ptr<Pending> pending)
-      : meter_(std::move(meter)), call_(call), number_(number), pending_(std::move(pending)) {
-    if (meter_->is_traced()) begin_ = Tracer::Clock::now();
-  }
-  void wait() override {
-    meter_->timed(call_, number_, [this] { pending_->wait(); });
-    if (begin_) meter_->trace_collective(call_, *begin_);
-  }
-
- private:
-  std::shared_ptr<Meter> meter_;
-  Traced call_;
-  std::uint64_t number_;
-  std::unique_ptr<Pending> pending_;
-  std::optional<Tracer::Clock::time_point> begin_;  // in a trace
+  mutable std::mutex mutex_;
+  Traffic traffic_;
 };
 
 template <typename Start>
 std::unique_ptr<Pending> Communicator::start(const char* kind, std::string_view whose, std::int64_t bytes,
                                              const Start& start) {
+  const Traced call{kind, whose, bytes};
   const std::uint64_t number = meter_->begin(kind, whose, bytes);
-  return std::make_unique<Measured>(meter_, Traced{kind, whose, bytes}, number, meter_->watched(number, start));
+  std::unique_ptr<Pending> pending = meter_->watched(number, start);
+  const auto begin = meter_->is_traced() ? std::optional(Tracer::Clock::now()) : std::nullopt;
+  return make_pending([meter = meter_, call, number, begin, pending = std::move(pending)] {
+    meter->timed(call, number, [&] { pending->wait(); });
+    if (begin) meter->trace_collective(call, *begin);
+  });
 }
 
 Communicator::Communicator(int rank, int world_size, at::Device device, std::unique_ptr<Transport> transport)
@@ -253,7 +222,8 @@ std::unique_ptr<Pending> Communicator::all_gather_into(const at::Tensor& buffer,
               "all-gather wants a contiguous 1-D buffer of equal chunks for ", world_size_, " ranks, got shape ",
               buffer.sizes());
   const std::int64_t chunk = bytes_of(buffer) / world_size_;
-  meter_->count_gathered(chunk * (world_size_ - 1));
+  const std::int64_t sent = chunk * (world_size_ - 1);
+  meter_->count({.collectives = 1, .wire_bytes = sent, .gathered_bytes = sent});
   return start("all-gather", whose, chunk, [&] { return transport_->all_gather_into(buffer, whose); });
 }
 
@@ -274,7 +244,8 @@ std::unique_ptr<Pending> Communicator::reduce_scatter(const at::Tensor& input, c
   }
   if (input.numel() == 0) return std::make_unique<Done>();
   const std::int64_t chunk = bytes_of(output);
-  meter_->count_scattered(chunk * (world_size_ - 1));
+  const std::int64_t sent = chunk * (world_size_ - 1);
+  meter_->count({.collectives = 1, .wire_bytes = sent, .scattered_bytes = sent});
   return start("reduce-scatter", whose, chunk, [&] { return transport_->reduce_scatter(input, output, whose); });
 }
 
@@ -282,14 +253,14 @@ std::unique_ptr<Pending> Communicator::start_all_reduce(const at::Tensor& tensor
   TORCH_CHECK(tensor.is_contiguous(), "all-reduce wants a contiguous tensor, got strides ", tensor.strides());
   if (world_size_ == 1 || tensor.numel() == 0) return std::make_unique<Done>();
   const std::int64_t bytes = bytes_of(tensor);
-  meter_->count(2 * bytes * (world_size_ - 1) / world_size_);
+  meter_->count({.collectives = 1, .wire_bytes = 2 * bytes * (world_size_ - 1) / world_size_});
   return start("all-reduce", whose, bytes, [&] { return transport_->start_all_reduce(tensor.view({-1}), whose); });
 }
 
 void Communicator::all_reduce(at::Tensor& tensor, Reduction reduction) {
   if (world_size_ == 1) return;
   const std::int64_t bytes = bytes_of(tensor);
-  meter_->count(2 * bytes * (world_size_ - 1) / world_size_);
+  meter_->count({.collectives = 1, .wire_bytes = 2 * bytes * (world_size_ - 1) / world_size_});
   const char* kind = reduction == Reduction::kSum ? "all-reduce" : "all-reduce's maximum";
   meter_->timed({kind, {}, bytes}, meter_->begin(kind, {}, bytes), [&] { transport_->all_reduce(tensor, reduction); });
 }
@@ -304,7 +275,7 @@ double Communicator::all_reduce(double value, Reduction reduction) {
 void Communicator::broadcast(at::Tensor& tensor, int root) {
   if (world_size_ == 1 || tensor.numel() == 0) return;
   const std::int64_t bytes = bytes_of(tensor);
-  meter_->count(bytes * (world_size_ - 1) / world_size_);
+  meter_->count({.collectives = 1, .wire_bytes = bytes * (world_size_ - 1) / world_size_});
   const std::uint64_t number = meter_->begin("broadcast", "rank " + std::to_string(root), bytes);
   const auto carry = [&](at::Tensor& carried) {
     meter_->timed({"broadcast", {}, bytes}, number, [&] { transport_->broadcast(carried, root); });
@@ -330,7 +301,7 @@ std::string Communicator::broadcast(std::string bytes, int root) {
 
 void Communicator::barrier() {
   if (world_size_ == 1) return;
-  meter_->count(0);
+  meter_->count({.collectives = 1});
   meter_->timed({"barrier", {}, 0}, meter_->begin("barrier", {}, 0), [&] { transport_->barrier(); });
 }
 

@@ -137,7 +137,6 @@ class Communicator {
  private:
   struct Traced;
   class Meter;
-  class Measured;
   template <typename Start>
   std::unique_ptr<Pending> start(const char* kind, std::string_view whose, std::int64_t bytes, const Start& start);
 

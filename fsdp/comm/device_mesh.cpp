@@ -2,32 +2,26 @@
 
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "fsdp/comm/sockets/connect.h"
 #include "fsdp/comm/transport.h"
-#include "fsdp/comm/watch/calls.h"
-#include "fsdp/comm/watch/meeting_store.h"
 #include "fsdp/comm/watch/watcher.h"
 
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDAFunctions.h>
-
-#include "fsdp/comm/gpu_identity.h"
 #endif
 
 namespace fsdp {
 namespace {
 
-constexpr int kListenBacklog = 4096;
 constexpr const char* kShard = "shard";
 constexpr const char* kReplicate = "replicate";
 constexpr const char* kControl = "control";
@@ -38,109 +32,48 @@ std::string place(const std::string& host, std::uint16_t port) {
   return host + ":" + std::to_string(port);
 }
 
-/// An owned socket until released.
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() {
-    if (fd_ >= 0) ::close(fd_);
+std::unique_ptr<Transport> make_transport(const c10::intrusive_ptr<c10d::Store>& store, c10::Device device,
+                                          bool shared_memory, [[maybe_unused]] bool shares_gpus,
+                                          const TransportOptions& options) {
+  if (device.is_cpu()) {
+    auto shared = shared_memory ? make_shared_memory_transport(store, options) : nullptr;
+    return shared ? std::move(shared) : make_socket_transport(store, options);
   }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
-
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
-
-int try_listen(const addrinfo& address) {
-  Socket socket(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol));
-  const int on = 1;
-  if (socket.get() < 0 || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      ::bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0 || ::listen(socket.get(), kListenBacklog) != 0)
-    return -1;
-  return socket.release();
-}
-
-/// A listening socket on the first address of `host` that can be bound. TCPStore itself would bind to every interface.
-int listen_on(const std::string& host, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const int failed = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  TORCH_CHECK(failed == 0, "rendezvous store on ", place(host, port), ": ", ::gai_strerror(failed));
-  const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
-  for (const addrinfo* address = found; address != nullptr; address = address->ai_next)
-    if (const int fd = try_listen(*address); fd >= 0) return fd;
-  TORCH_CHECK(false, "rendezvous store on ", place(host, port), ": ", std::strerror(errno),
-              "; the host must be an address of this machine and the port free (0 takes any)");
-}
-
-std::uint16_t bound_port(int fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  TORCH_CHECK(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0,
-              "rendezvous store: no address of its socket: ", std::strerror(errno));
-  char port[NI_MAXSERV];
-  const int failed = ::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, nullptr, 0, port, sizeof port,
-                                   NI_NUMERICSERV | NI_NUMERICHOST);
-  TORCH_CHECK(failed == 0, "rendezvous store: no port of its socket: ", ::gai_strerror(failed));
-  return static_cast<std::uint16_t>(std::stoi(port));
-}
-
-std::unique_ptr<Transport> make_cpu_transport(const c10::intrusive_ptr<c10d::Store>& store, bool shared_memory,
-                                              const TransportOptions& options) {
-  if (shared_memory)
-    if (auto transport = make_shared_memory_transport(store, options)) return transport;
-  return make_socket_transport(store, options);
-}
-
-std::unique_ptr<Transport> make_device_transport(const c10::intrusive_ptr<c10d::Store>& store, c10::Device device,
-                                                 const TransportOptions& options, [[maybe_unused]] bool shares_gpus) {
 #ifdef MUSTER_WITH_CUDA
   // NCCL refuses two ranks on one GPU.
   if (device.is_cuda() && shares_gpus)
     return make_staged_transport(make_socket_transport(store, options), options.rank, options.world_size);
   if (device.is_cuda()) return make_nccl_transport(store, options);
 #endif
-  static_cast<void>(store);
-  static_cast<void>(options);
-  TORCH_CHECK(false, "mesh: device ", device, " is not served by this build; use cpu",
-              device.is_cuda() ? ", or build with MUSTER_WITH_CUDA" : "");
+  TORCH_CHECK(false, "mesh: device ", device, " is not served by this build; use cpu");
 }
 
-/// True if any two ranks have the same GPU. Collective.
-bool any_share_a_gpu([[maybe_unused]] Transport& control, [[maybe_unused]] int rank, [[maybe_unused]] int world_size,
-                     [[maybe_unused]] c10::Device device) {
 #ifdef MUSTER_WITH_CUDA
-  if (device.is_cuda()) {
-    const auto mine = gpu_identity(device);
-    const at::Tensor all = at::zeros({world_size, static_cast<std::int64_t>(mine.size())}, at::kByte);
-    auto* bytes = all.mutable_data_ptr<std::uint8_t>();
-    std::copy(mine.begin(), mine.end(), bytes + rank * mine.size());
-    control.all_gather_into(all.view({-1}), "identities of GPUs")->wait();
-    std::set<std::string> different;
-    for (int r = 0; r < world_size; ++r)
-      different.emplace(reinterpret_cast<const char*>(bytes) + r * mine.size(), mine.size());
-    return different.size() < static_cast<std::size_t>(world_size);
-  }
-#endif
-  return false;
+/// True if any two ranks have the same GPU. Collective.
+bool any_share_a_gpu(Transport& control, int rank, int world_size, c10::Device device) {
+  const auto mine = gpu_identity(device);
+  const at::Tensor all = at::zeros({world_size, static_cast<std::int64_t>(mine.size())}, at::kByte);
+  auto* bytes = all.mutable_data_ptr<std::uint8_t>();
+  std::copy(mine.begin(), mine.end(), bytes + rank * mine.size());
+  control.all_gather_into(all.view({-1}), "identities of GPUs")->wait();
+  std::set<std::string> different;
+  for (int r = 0; r < world_size; ++r)
+    different.emplace(reinterpret_cast<const char*>(bytes) + r * mine.size(), mine.size());
+  return different.size() < static_cast<std::size_t>(world_size);
 }
+#endif
 
 }  // namespace
 
 ListeningStore listen_store(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout) {
-  Socket socket(listen_on(host, port));
+  // TCPStore itself would bind to every interface.
+  const std::string whose = "rendezvous store on " + place(host, port) + ": ";
+  base::Fd socket = net::listen_on(net::resolve(host, std::to_string(port), whose), /*reuses=*/port != 0);
+  TORCH_CHECK(socket, whose, std::strerror(errno),
+              "; the host must be an address of this machine and the port free (0 takes any)");
   c10d::TCPStoreOptions options;
-  options.port = bound_port(socket.get());
+  options.port =
+      static_cast<std::uint16_t>(std::stoi(net::port_of(socket.get(), "rendezvous store: no port of its socket: ")));
   options.isServer = true;
   options.waitWorkers = false;
   options.timeout = timeout;
@@ -198,17 +131,16 @@ DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int worl
         options.key_prefix + "/" + group.axis + "-" + std::to_string(group.number), store, watcher);
     const TransportOptions wanted{group.rank, group.size, options.timeout, options.interface_address,
                                   [own_keys] { own_keys->check_all_here(); }};
-    return options.device.is_cpu() || group.axis == kControl
-               ? make_cpu_transport(own_keys, options.shared_memory, wanted)
-               : make_device_transport(own_keys, options.device, wanted, shares_gpus);
+    const c10::Device device = group.axis == kControl ? c10::Device(c10::kCPU) : options.device;
+    return make_transport(own_keys, device, options.shared_memory, shares_gpus, wanted);
   };
   try {
     // control() comes first, because the ranks tell each other their GPUs over it.
     const auto first = std::make_shared<std::unique_ptr<Transport>>();
-    if (world_size > 1) {
-      *first = transport_of({kControl, 0, rank, world_size}, false);
-      shares_gpus_ = any_share_a_gpu(**first, rank, world_size, options.device);
-    }
+    if (world_size > 1) *first = transport_of({kControl, 0, rank, world_size}, false);
+#ifdef MUSTER_WITH_CUDA
+    shares_gpus_ = *first && options.device.is_cuda() && any_share_a_gpu(**first, rank, world_size, options.device);
+#endif
     if (!options_.separate_reductions) options_.separate_reductions = options.device.is_cuda() && !shares_gpus_;
     make_ = [transport_of, first, shares_gpus = shares_gpus_](const MeshGroup& group) {
       return group.axis == kControl && *first ? std::move(*first) : transport_of(group, shares_gpus);
@@ -278,8 +210,7 @@ void DeviceMesh::connect() {
     TORCH_CHECK(shard_->world_size() == world_size_, "mesh: no transport for control");
     control_ = shard_;
   }
-  for (const Axis& axis : axes_) axis.communicator->record_in(tracer_);
-  if (reduce_ != shard_) reduce_->record_in(tracer_);
+  for (Communicator* communicator : of_device()) communicator->record_in(tracer_);
   control_->record_in(tracer_);
 }
 
@@ -337,13 +268,62 @@ void DeviceMesh::repeat_calls() {
 }
 
 Traffic DeviceMesh::traffic() const {
-  Traffic all;
-  if (control_ != shard_) all += control_->traffic();
-  if (reduce_ != shard_) all += reduce_->traffic();
-  for (const Axis& axis : axes_) all += axis.communicator->traffic();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [size, group] : shard_groups_) all += group->traffic();
+  Traffic all = control_->traffic();
+  for (const Communicator* communicator : of_device()) all += communicator->traffic();
   return all;
+}
+
+void DeviceMesh::watch(const c10::intrusive_ptr<c10d::Store>& store) {
+  if (world_size_ == 1) return;
+  make_watcher(*store);
+  watch_groups();
+}
+
+void DeviceMesh::make_watcher(c10d::Store& store) {
+  watcher_ = std::make_shared<watch::Watcher>(
+      store, rank_, world_size_,
+      watch::WatchOptions{options_.watch_patience, options_.late_after, options_.on_late, options_.timeout,
+                          options_.interface_address});
+}
+
+void DeviceMesh::watch_groups() const {
+  for (const Axis& axis : axes_) watch_group(*axis.communicator, axis.name, ranks_along(*axis.communicator));
+  if (reduce_ != shard_) watch_group(*reduce_, kReduce, ranks_along(*shard_));
+  for (const auto& [size, group] : shard_groups_) watch_shard_group(*group);
+  if (control_ != shard_) watch_control(*control_, 0);
+}
+
+/// The ranks of the mesh in this rank's group of an axis, in the group's order. The groups are those that connect()
+/// finds.
+std::vector<int> DeviceMesh::ranks_along(const Communicator& wanted) const {
+  std::vector<int> ranks;
+  int stride = world_size_;
+  for (const Axis& axis : axes_) {
+    const int size = axis.communicator->world_size(), block = stride;
+    stride /= size;
+    if (axis.communicator.get() != &wanted) continue;
+    for (int i = 0; i < size; ++i) ranks.push_back(rank_ / block * block + i * stride + rank_ % stride);
+  }
+  return ranks;
+}
+
+/// The watcher's name of a group is equal on the group's ranks, and on no others.
+void DeviceMesh::watch_group(Communicator& group, const std::string& name, std::vector<int> ranks) const {
+  const bool all = static_cast<int>(ranks.size()) == world_size_;
+  std::string unique = name + (all ? "" : " from rank " + std::to_string(ranks.front()) + " on");
+  group.watch(watcher_, std::move(unique), std::move(ranks));
+}
+
+void DeviceMesh::watch_shard_group(Communicator& group) const {
+  const std::vector<int> all = ranks_along(*shard_);
+  const auto first = all.begin() + shard_->rank() - group.rank();
+  watch_group(group, "groups of " + std::to_string(group.world_size()), {first, first + group.world_size()});
+}
+
+void DeviceMesh::watch_control(Communicator& control, int number) const {
+  std::vector<int> ranks(static_cast<std::size_t>(world_size_));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  control.watch(watcher_, number == 0 ? "control" : "control " + std::to_string(number), std::move(ranks));
 }
 
 }  // namespace fsdp

@@ -178,7 +178,7 @@ class DeviceMesh {
   void make_watcher(c10d::Store& store);
   void watch_groups() const;
   std::vector<Communicator*> of_device() const;
-  std::vector<int> ranks_along(const Axis& axis) const;
+  std::vector<int> ranks_along(const Communicator& axis) const;
   void watch_group(Communicator& group, const std::string& name, std::vector<int> ranks) const;
   void watch_shard_group(Communicator& group) const;
   void watch_control(Communicator& control, int number) const;

@@ -5,6 +5,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include "fsdp/comm/buffer_pool.h"
+
 namespace fsdp {
 namespace {
 
@@ -28,15 +30,6 @@ Summand sum_of(const std::vector<at::Tensor>& parts, const std::vector<bool>& ma
   return {into, true};
 }
 
-}  // namespace
-
-void tree_sum(const std::vector<at::Tensor>& parts, const std::vector<bool>& may_change, const at::Tensor& output) {
-  const Summand sum = sum_of(parts, may_change, 0, parts.size(), &output);
-  if (!sum.tensor.is_same(output)) at::Tensor(output).copy_(sum.tensor);
-}
-
-namespace {
-
 // [Note: staging] The inner transport moves bytes of the host. A start copies what this rank sends to the host, and
 // waits for that copy. A wait copies the result back in the order of the current stream, so later work of that stream
 // sees it, as with NCCL. Host memory is pinned where the device is a GPU. LibTorch's host allocator keeps it until the
@@ -45,23 +38,6 @@ namespace {
 at::Tensor on_host(const at::Tensor& like) {
   return at::empty(like.sizes(), at::TensorOptions().dtype(like.scalar_type()).pinned_memory(like.device().is_cuda()));
 }
-
-class PendingStaged : public Pending {
- public:
-  PendingStaged(std::unique_ptr<Pending> inner, at::Tensor host, at::Tensor result, at::Tensor sent = {})
-      : inner_(std::move(inner)), host_(std::move(host)), result_(std::move(result)), sent_(std::move(sent)) {}
-
-  void wait() override {
-    inner_->wait();
-    const at::NoGradGuard no_grad;
-    result_.copy_(host_, /*non_blocking=*/true);
-  }
-
- private:
-  std::unique_ptr<Pending> inner_;
-  at::Tensor host_, result_;
-  at::Tensor sent_;  // lives as long as the inner collective
-};
 
 class StagedTransport : public Transport {
  public:
@@ -73,7 +49,7 @@ class StagedTransport : public Transport {
     const std::int64_t chunk = buffer.numel() / world_size_;
     const at::Tensor host = on_host(buffer);
     host.narrow(0, rank_ * chunk, chunk).copy_(buffer.narrow(0, rank_ * chunk, chunk));
-    return std::make_unique<PendingStaged>(inner_->all_gather_into(host, whose), host, buffer);
+    return staged(inner_->all_gather_into(host, whose), host, buffer);
   }
 
   std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
@@ -81,14 +57,14 @@ class StagedTransport : public Transport {
     const at::NoGradGuard no_grad;
     const at::Tensor sent = on_host(input), host = on_host(output);
     sent.copy_(input);
-    return std::make_unique<PendingStaged>(inner_->reduce_scatter(sent, host, whose), host, output, sent);
+    return staged(inner_->reduce_scatter(sent, host, whose), host, output, sent);
   }
 
   std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view whose) override {
     const at::NoGradGuard no_grad;
     const at::Tensor host = on_host(tensor);
     host.copy_(tensor);
-    return std::make_unique<PendingStaged>(inner_->start_all_reduce(host, whose), host, tensor);
+    return staged(inner_->start_all_reduce(host, whose), host, tensor);
   }
 
   void all_reduce(at::Tensor& tensor, Reduction reduction) override {
@@ -104,6 +80,16 @@ class StagedTransport : public Transport {
   void trim() override { inner_->trim(); }
 
  private:
+  /// `sent` lives as long as the inner collective.
+  static std::unique_ptr<Pending> staged(std::unique_ptr<Pending> inner, const at::Tensor& host,
+                                         const at::Tensor& result, const at::Tensor& sent = {}) {
+    return make_pending([inner = std::move(inner), host, result, sent] {
+      inner->wait();
+      const at::NoGradGuard no_grad;
+      result.copy_(host, /*non_blocking=*/true);
+    });
+  }
+
   template <typename Collective>
   static void through_host(at::Tensor& tensor, const Collective& collective) {
     const at::NoGradGuard no_grad;
@@ -118,10 +104,62 @@ class StagedTransport : public Transport {
   int world_size_;
 };
 
+class StillTransport : public Transport {
+ public:
+  StillTransport(int rank, int world_size, StillBuffers buffers)
+      : rank_(rank), world_size_(world_size), buffers_(buffers) {}
+
+  std::unique_ptr<Pending> all_gather_into(const at::Tensor&, std::string_view) override {
+    return std::make_unique<Done>();
+  }
+  std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
+                                          std::string_view) override {
+    output.copy_(input.narrow(0, 0, output.numel()));
+    return hold(buffers_ == StillBuffers::kSockets ? world_size_ - 1 : 0, output);
+  }
+  std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view) override {
+    if (buffers_ == StillBuffers::kNone) return std::make_unique<Done>();
+    if (buffers_ == StillBuffers::kSharedMemory) return hold(1, tensor);
+    const bool whole = world_size_ == 2 || static_cast<std::int64_t>(tensor.nbytes()) <= kSentWhole;
+    return hold(world_size_ - 1, whole ? tensor : share_of(tensor, rank_, world_size_));
+  }
+  void all_reduce(at::Tensor& tensor, Reduction reduction) override {
+    if (reduction == Reduction::kSum) start_all_reduce(tensor.view({-1}), {})->wait();
+  }
+  void broadcast(at::Tensor&, int) override {}
+  void barrier() override {}
+
+ private:
+  /// A collective that has ended, and holds so many buffers until it is waited for.
+  std::unique_ptr<Pending> hold(int count, const at::Tensor& like) {
+    std::vector<at::Tensor> buffers;
+    for (int i = 0; i < count; ++i) buffers.push_back(pool_.tensor(like.numel(), like.options()));
+    return make_pending([buffers = std::move(buffers)]() mutable { buffers.clear(); });
+  }
+
+  const int rank_, world_size_;
+  const StillBuffers buffers_;
+  BufferPool pool_{c10::kCPU};
+};
+
 }  // namespace
+
+void tree_sum(const std::vector<at::Tensor>& parts, const std::vector<bool>& may_change, const at::Tensor& output) {
+  const Summand sum = sum_of(parts, may_change, 0, parts.size(), &output);
+  if (!sum.tensor.is_same(output)) at::Tensor(output).copy_(sum.tensor);
+}
+
+at::Tensor share_of(const at::Tensor& tensor, int rank, int world_size) {
+  const std::int64_t begin = tensor.numel() * rank / world_size, end = tensor.numel() * (rank + 1) / world_size;
+  return tensor.narrow(0, begin, end - begin);
+}
 
 std::unique_ptr<Transport> make_staged_transport(std::unique_ptr<Transport> inner, int rank, int world_size) {
   return std::make_unique<StagedTransport>(std::move(inner), rank, world_size);
+}
+
+std::unique_ptr<Transport> make_still_transport(int rank, int world_size, StillBuffers buffers) {
+  return std::make_unique<StillTransport>(rank, world_size, buffers);
 }
 
 }  // namespace fsdp

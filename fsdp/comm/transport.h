@@ -1,14 +1,17 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fsdp/comm/communicator.h"
@@ -76,9 +79,44 @@ std::unique_ptr<Transport> make_staged_transport(std::unique_ptr<Transport> inne
 /// Only in builds with MUSTER_WITH_CUDA. The destructor shuts the communicator down.
 std::unique_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::Store>& store,
                                                const TransportOptions& options);
+/// Bytes that tell a GPU from every other GPU of the world: CUDA's UUID, whatever number the GPU has in this process.
+/// Only in builds with MUSTER_WITH_CUDA.
+std::array<std::uint8_t, 16> gpu_identity(c10::Device device);
+
+/// Whose buffers a still transport has, for those who measure memory.
+enum class StillBuffers {
+  kNone,          ///< as NCCL, whose own buffers are no tensors
+  kSharedMemory,  ///< an all-reduce shows its peers a copy of the tensor
+  kSockets        ///< reductions receive the parts of their peers
+};
+
+/// A transport that moves nothing: one process stands for one rank of any world, to plan or to measure. Every
+/// collective ends at once. A reduce-scatter gives this rank's own first part, and all else stays as it was. `rank` and
+/// `world_size` are those of the group.
+///
+///   fsdp::DeviceMesh mesh(rank, 4096, [](const fsdp::MeshGroup& group) {
+///     return fsdp::make_still_transport(group.rank, group.size);
+///   });
+std::unique_ptr<Transport> make_still_transport(int rank, int world_size, StillBuffers buffers = StillBuffers::kNone);
+
+// The parts that transports are made of.
+
+/// A collective under way whose wait() calls `end`. What `end` holds lives as long as the collective.
+template <typename End>
+std::unique_ptr<Pending> make_pending(End end) {
+  struct UnderWay : Pending {
+    explicit UnderWay(End given) : end_(std::move(given)) {}
+    void wait() override { end_(); }
+    End end_;
+  };
+  return std::make_unique<UnderWay>(std::move(end));
+}
 
 /// All-reduces of at most so many bytes are summed by every rank, which sends all of them. Larger ones take two rounds.
 inline constexpr std::int64_t kSentWhole = 16 << 10;
+
+/// The share of `tensor`, 1-D, that `rank` sums in an all-reduce of two rounds.
+at::Tensor share_of(const at::Tensor& tensor, int rank, int world_size);
 
 /// Writes the sum of `parts` to `output`, which may be one of them. All have one shape and dtype. The order of the
 /// additions is a tree that depends on the number of parts alone: ((0 + 1) + (2 + 3)). So the bits of a sum over all

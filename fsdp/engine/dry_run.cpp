@@ -74,6 +74,20 @@ at::Tensor on_meta(const at::Tensor& tensor) {
   return meta;
 }
 
+at::Tensor from_meta(const at::Tensor& meta) {
+  return meta.defined() ? on_cpu(meta.sizes(), meta.strides(), meta.scalar_type()) : meta;
+}
+
+/// The value with `change` made to each of its tensors.
+template <typename Change>
+IValue changed(const IValue& value, const Change& change) {
+  if (value.isTensor()) return change(value.toTensor());
+  if (!value.isTensorList()) return value;
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& tensor : value.toTensorVector()) all.push_back(change(tensor));
+  return all;
+}
+
 std::vector<at::Tensor> tensors_of(const IValue& value) {
   if (value.isTensor()) return {value.toTensor()};
   if (value.isTensorList()) return value.toTensorVector();
@@ -203,17 +217,7 @@ const Results* results_of(const std::string& name) {
 void call_for_sizes(const c10::OperatorHandle& op, Stack& stack) {
   const auto& schema = op.schema();
   const auto given = take_arguments(schema, stack);
-  for (const IValue& value : given) {
-    if (value.isTensor()) {
-      stack.push_back(on_meta(value.toTensor()));
-    } else if (value.isTensorList()) {
-      std::vector<at::Tensor> metas;
-      for (const at::Tensor& tensor : value.toTensorVector()) metas.push_back(on_meta(tensor));
-      stack.push_back(std::move(metas));
-    } else {
-      stack.push_back(value);
-    }
-  }
+  for (const IValue& value : given) stack.push_back(changed(value, on_meta));
   const c10::impl::ExcludeDispatchKeyGuard real(kDry);
   const at::AutoDispatchBelowADInplaceOrView below;
   op.redispatchBoxed(c10::DispatchKeySet(DispatchKey::Meta), &stack);
@@ -223,14 +227,8 @@ void call_for_sizes(const c10::OperatorHandle& op, Stack& stack) {
     if (const IValue* out = written(schema, schema.returns()[i], given); out != nullptr && out->isTensor()) {
       if (out->toTensor().sizes() != result.toTensor().sizes()) out->toTensor().resize_(result.toTensor().sizes());
       result = *out;
-    } else if (result.isTensor() && result.toTensor().defined()) {
-      const at::Tensor meta = result.toTensor();
-      result = on_cpu(meta.sizes(), meta.strides(), meta.scalar_type());
-    } else if (result.isTensorList()) {
-      std::vector<at::Tensor> all;
-      for (const at::Tensor& meta : result.toTensorVector())
-        all.push_back(on_cpu(meta.sizes(), meta.strides(), meta.scalar_type()));
-      result = std::move(all);
+    } else {
+      result = changed(result, from_meta);
     }
   }
 }

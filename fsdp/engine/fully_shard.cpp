@@ -1,13 +1,8 @@
 #include "fsdp/engine/fully_shard.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cmath>
-#include <set>
 #include <unordered_map>
 
 #include "fsdp/engine/layout.h"
@@ -57,8 +52,7 @@ void ShardedModel::collect_parameters(const torch::nn::Module& module, const std
       continue;
     }
     const auto type = tensor.scalar_type();
-    TORCH_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf, "fully_shard: parameter ", name,
-                " is ", type, "; want float32, bfloat16 or float16");
+    TORCH_CHECK(is_format(type), "fully_shard: parameter ", name, " is ", type, "; want float32, bfloat16 or float16");
     owners[identity(tensor)] = unit;
     const auto& own_names = names[identity(tensor)];
     infos.push_back(
@@ -102,8 +96,7 @@ std::shared_ptr<Unit> ShardedModel::fully_shard(const std::shared_ptr<torch::nn:
 void ShardedModel::cast_buffers(const torch::nn::Module& module, const std::string& unit,
                                 std::optional<at::ScalarType> dtype) const {
   if (!dtype) return;
-  TORCH_CHECK(*dtype == at::kFloat || *dtype == at::kBFloat16 || *dtype == at::kHalf, "unit ", unit,
-              ": buffer_dtype must be float32, bfloat16 or float16, got ", *dtype);
+  TORCH_CHECK(is_format(*dtype), "unit ", unit, ": buffer_dtype must be float32, bfloat16 or float16, got ", *dtype);
   const std::string prefix = unit == "root" ? "" : unit + ".";
   const auto is_of_earlier_unit = [this](const std::string& buffer) {
     return std::any_of(units_.begin(), units_.end(),
@@ -116,6 +109,14 @@ void ShardedModel::cast_buffers(const torch::nn::Module& module, const std::stri
     // The module's members and its dictionary hold this very TensorImpl.
     buffer.set_data(buffer.detach().to(*dtype));
   }
+}
+
+std::vector<PlacedParameter> ShardedModel::parameters() const {
+  std::vector<PlacedParameter> all;
+  for (std::size_t unit = 0; unit < units_.size(); ++unit)
+    for (const auto& segment : units_[unit]->segments())
+      for (const ParameterInfo& info : segment->layout().parameters()) all.push_back({unit, *segment, info});
+  return all;
 }
 
 std::int64_t ShardedModel::parameter_count() const {
@@ -181,8 +182,7 @@ std::map<std::string, at::Tensor> ShardedModel::gather_full(bool rank_zero_only,
       for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
         const ParameterInfo& info = layout.parameters()[i];
         if (gradients && !segment->used(i)) continue;
-        const at::Tensor tensor =
-            buffer.narrow(0, info.offset, info.numel).view(info.shape).to(at::kCPU, at::kFloat).clone();
+        const at::Tensor tensor = info.in(buffer).to(at::kCPU, at::kFloat).clone();
         full[info.name] = tensor;
         for (const std::string& alias : info.aliases) full[alias] = tensor;
       }
@@ -216,15 +216,11 @@ void ShardedModel::fill(const Fill& fill, const std::function<bool(const Paramet
 }
 
 void ShardedModel::load_full_state(const std::map<std::string, at::Tensor>& state) {
-  for (const auto& unit : units_) {
-    for (const auto& segment : unit->segments()) {
-      for (const ParameterInfo& info : segment->layout().parameters()) {
-        const auto found = state.find(info.name);
-        TORCH_CHECK(found != state.end(), "load_full_state: no tensor for ", info.name);
-        TORCH_CHECK(found->second.sizes() == at::IntArrayRef(info.shape), "load_full_state: ", info.name, " has shape ",
-                    found->second.sizes(), ", the model wants ", at::IntArrayRef(info.shape));
-      }
-    }
+  for (const auto& [unit, segment, info] : parameters()) {
+    const auto found = state.find(info.name);
+    TORCH_CHECK(found != state.end(), "load_full_state: no tensor for ", info.name);
+    TORCH_CHECK(found->second.sizes() == at::IntArrayRef(info.shape), "load_full_state: ", info.name, " has shape ",
+                found->second.sizes(), ", the model wants ", at::IntArrayRef(info.shape));
   }
   fill([&](const ParameterInfo& parameter, std::int64_t begin, const at::Tensor& values) {
     values.copy_(state.at(parameter.name).detach().reshape({-1}).narrow(0, begin, values.numel()));
@@ -251,10 +247,11 @@ MemoryUse ShardedModel::memory() const {
   MemoryUse use;
   for (const auto& unit : units_) {
     use.shard_bytes += unit->sharded_bytes();
-    for (const auto& segment : unit->segments()) use.gradient_memory_bytes += segment->gradient_memory_bytes();
-    for (const auto& segment : unit->segments())
+    for (const auto& segment : unit->segments()) {
+      use.gradient_memory_bytes += segment->gradient_memory_bytes();
       if (segment->gradient_shard().defined())
         use.gradient_shard_bytes += static_cast<std::int64_t>(segment->gradient_shard().nbytes());
+    }
     use.gathered_bytes_now += unit->gathered_bytes_now();
     use.unreduced_bytes_now += unit->gradient_bytes_now();
   }

@@ -28,6 +28,13 @@ struct MemoryUse {
   std::int64_t pool_bytes = 0;  // for gathered parameters, parts of them and unreduced gradients, in use or not
 };
 
+/// A parameter of a model, and where it lies.
+struct PlacedParameter {
+  std::size_t unit;  // place in ShardedModel::units()
+  Segment& segment;
+  const ParameterInfo& info;
+};
+
 /// A module whose parameters are sharded over a mesh. Holds the units in the order they were made, and offers what
 /// concerns all of them. The caller keeps the module and its tensors; the units take over the tensors' storage. What
 /// the caller then does to the module's parameters and their gradients either works or throws c10::Error, with any
@@ -58,6 +65,8 @@ class ShardedModel {
   std::shared_ptr<Unit> fully_shard(const std::shared_ptr<torch::nn::Module>& module, const ShardOptions& options = {});
 
   const std::vector<std::shared_ptr<Unit>>& units() const { return units_; }
+  /// In the order of units and segments. Valid until requires_grad changes.
+  std::vector<PlacedParameter> parameters() const;
   DeviceMesh& mesh() { return mesh_; }
   /// Elements of all parameters. A tied parameter counts once; padding does not count.
   std::int64_t parameter_count() const;

@@ -2,8 +2,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -27,23 +25,6 @@ void call_on_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.callBoxed(stack);
 }
 
-}  // namespace
-
-TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&call_on_meta>());
-}
-
-MetaDeviceGuard::MetaDeviceGuard() : guard_(c10::DispatchKey::DeferredInit) {}
-
-namespace {
-
-/// It derives a parameter's random numbers from the name alone, equally on every platform.
-std::uint64_t hash_of(const std::string& text, std::uint64_t start) {
-  Fnv1a hash(start);
-  hash.add(text);
-  return hash.value();
-}
-
 /// A generator for one block. LibTorch's own seeding uses 32 bits, and two of a model's 100,000 blocks would soon be
 /// equal. So all of the generator's state comes from `seed`, by splitmix64 (Steele, Lea and Flood, 2014).
 at::Generator generator_of(std::uint64_t seed) {
@@ -64,11 +45,12 @@ at::Generator generator_of(std::uint64_t seed) {
 /// Draws elements [begin, begin + values.numel()) of a parameter with `numel` elements.
 void draw_part(const std::string& name, std::int64_t numel, std::int64_t begin, const at::Tensor& values,
                std::uint64_t seed, const Draw& draw) {
-  const std::uint64_t of_name = hash_of(name, seed);
+  // Random numbers come from the name alone, equally on every platform.
+  const std::uint64_t of_name = Fnv1a(seed).add(name).value();
   const std::int64_t end = begin + values.numel();
   for (std::int64_t first = begin / kDrawnBlock * kDrawnBlock; first < end; first += kDrawnBlock) {
     const std::int64_t count = std::min(kDrawnBlock, numel - first);
-    at::Generator random = generator_of(hash_of(std::to_string(first / kDrawnBlock), of_name));
+    at::Generator random = generator_of(Fnv1a(of_name).add(std::to_string(first / kDrawnBlock)).value());
     // A block is drawn as a whole, because how LibTorch draws an element depends on how many there are.
     if (first >= begin && first + count <= end) {
       draw(name, values.narrow(0, first - begin, count), random);
@@ -82,6 +64,12 @@ void draw_part(const std::string& name, std::int64_t numel, std::int64_t begin, 
 }
 
 }  // namespace
+
+TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&call_on_meta>());
+}
+
+MetaDeviceGuard::MetaDeviceGuard() : guard_(c10::DispatchKey::DeferredInit) {}
 
 void initialize(ShardedModel& model, std::uint64_t seed, const Draw& draw,
                 const std::function<bool(const std::string& name)>& only) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
-#include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/nn/module.h>
 

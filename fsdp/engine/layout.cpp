@@ -15,24 +15,17 @@ std::vector<std::pair<std::string, at::Tensor>> parameter_names(const torch::nn:
   return names;
 }
 
-namespace {
-
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-}  // namespace
-
 UnitLayout::UnitLayout(std::vector<ParameterInfo> parameters, int world_size, int rank)
     : parameters_(std::move(parameters)), world_size_(world_size), rank_(rank) {
+  const auto align = [](std::int64_t elements) { return (elements + kAlignment - 1) / kAlignment * kAlignment; };
   std::int64_t end = 0;
   for (ParameterInfo& parameter : parameters_) {
     parameter.offset = end;
-    end = round_up(end + parameter.numel, kAlignment);
+    end = align(end + parameter.numel);
     numel_ += parameter.numel;
   }
   // Chunks start aligned too. So a rank's slice is aligned wherever the parameter starts inside the rank's chunk.
-  chunk_ = round_up((end + world_size - 1) / world_size, kAlignment);
+  chunk_ = align((end + world_size - 1) / world_size);
 }
 
 Slice UnitLayout::slice(const ParameterInfo& parameter, int rank) const {

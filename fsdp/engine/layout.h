@@ -1,6 +1,5 @@
 #pragma once
 
-#include <c10/core/ScalarType.h>
 #include <torch/nn/module.h>
 
 #include <cstdint>
@@ -29,6 +28,9 @@ struct ParameterInfo {
   std::int64_t offset = 0;
   /// The parameter's place among all parameters of its unit. It never changes.
   std::size_t index = 0;
+
+  /// The parameter as a view of its segment's gathered buffer.
+  at::Tensor in(const at::Tensor& buffer) const { return buffer.narrow(0, offset, numel).view(shape); }
 };
 
 /// The part of one parameter that one rank owns: elements [begin, begin + length) of the flattened parameter. The part
@@ -37,6 +39,9 @@ struct Slice {
   std::int64_t begin = 0;
   std::int64_t length = 0;
   std::int64_t shard_offset = 0;
+
+  /// The part as a view of a flat tensor that is laid out as the shard.
+  at::Tensor in(const at::Tensor& flat) const { return flat.narrow(0, shard_offset, length); }
 };
 
 /// How a segment's parameters lie in one flat buffer, and how ranks divide the buffer. Pure arithmetic.
@@ -73,6 +78,11 @@ class UnitLayout {
   std::int64_t chunk_ = 0;
   std::int64_t numel_ = 0;
 };
+
+/// True for the number formats that units know.
+inline bool is_format(at::ScalarType type) {
+  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
+}
 
 /// The number formats of one unit. A format is kFloat, kBFloat16 or kHalf (fp16). Every rank must pass the same values.
 ///

@@ -16,6 +16,8 @@ enum class InGraph { kNothing, kDrawsNothing, kDraws };
 // Backward runs on a thread of autograd's. A process has one device beside the CPU.
 std::atomic<InGraph> in_graph{InGraph::kNothing};
 
+constexpr const char* kWorkspace = "CUBLAS_WORKSPACE_CONFIG";
+
 }  // namespace
 
 at::Tensor random_state(at::Device device) {
@@ -47,12 +49,6 @@ bool must_restore_random(at::Device device) {
       "use no graph");
   return false;
 }
-
-namespace {
-
-constexpr const char* kWorkspace = "CUBLAS_WORKSPACE_CONFIG";
-
-}  // namespace
 
 void compute_deterministically() {
   static std::mutex environment;

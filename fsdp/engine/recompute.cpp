@@ -1,9 +1,6 @@
 #include "fsdp/engine/recompute.h"
 
 #include <ATen/core/custom_class.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 

@@ -1,5 +1,4 @@
 #pragma once
-#include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
 #include <functional>

@@ -1,9 +1,6 @@
 #include "fsdp/engine/schedule.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 

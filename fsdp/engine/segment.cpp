@@ -1,15 +1,9 @@
 #include "fsdp/engine/segment.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 
 #include "fsdp/comm/buffer_pool.h"
 #include "fsdp/engine/gradient_place.h"
-#include "fsdp/memory/storage.h"
 
 namespace fsdp {
 namespace {
@@ -62,7 +56,7 @@ Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> para
     add_gap(info.offset);
     end = info.offset + info.numel;
     // A TensorImpl with a version of its own, which tells whether autograd has added to it.
-    views_.push_back(gradients_.narrow(0, info.offset, info.numel).view(info.shape).variable_data());
+    views_.push_back(info.in(gradients_).variable_data());
   }
   add_gap(layout_.padded_numel());
   free_storage(gradients_);
@@ -168,18 +162,15 @@ at::Tensor& Segment::state(const std::string& name) {
 
 void Segment::store(const at::Tensor& flat, std::size_t parameter, const at::Tensor& whole) const {
   const Slice slice = layout_.own(layout_.parameters()[parameter]);
-  if (slice.length > 0)
-    flat.narrow(0, slice.shard_offset, slice.length)
-        .copy_(whole.detach().reshape({-1}).narrow(0, slice.begin, slice.length));
+  if (slice.length > 0) slice.in(flat).copy_(whole.detach().reshape({-1}).narrow(0, slice.begin, slice.length));
 }
 
 void Segment::take_over_parameters() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const ParameterInfo& info = layout_.parameters()[i];
     parameters_[i].mutable_grad() = at::Tensor();
     // The module's members and its dictionary hold this very TensorImpl. So the TensorImpl stays, and only its storage
     // is replaced.
-    const at::Tensor view = gathered_.narrow(0, info.offset, info.numel).view(info.shape).variable_data();
+    const at::Tensor view = layout_.parameters()[i].in(gathered_).variable_data();
     if (parameters_[i].is_meta()) {
       parameters_[i].unsafeGetTensorImpl()->shallow_copy_from(view.getIntrusivePtr());  // set_data() refuses meta
     } else {
@@ -213,10 +204,6 @@ void Segment::wait_unsharded() {
   gathering->wait();
 }
 
-void Segment::reshard() {
-  if (!shard_is_parameter()) free_storage(gathered_);
-}
-
 std::int64_t Segment::part_bytes() const {
   return ranks_.post_forward == nullptr ? 0 : unsharded_bytes() / ranks_.post_forward->world_size();
 }
@@ -231,10 +218,6 @@ void Segment::keep_part(c10::DataPtr memory) {
   part_ = without_memory(own_part().numel(), gathered_.options());
   fill_storage(part_, std::move(memory), part_bytes());
   part_.copy_(own_part());
-}
-
-void Segment::drop_part() {
-  part_ = at::Tensor();
 }
 
 /// Lets the parameters' gradients come into the reduction's input, or be added there: see [Note: first gradients].
@@ -366,22 +349,6 @@ void Segment::drop_gradients(bool with_memory) {
   laid_.clear();
   std::fill(used_here_.begin(), used_here_.end(), std::uint8_t{0});
   std::fill(used_anywhere_.begin(), used_anywhere_.end(), std::uint8_t{0});
-}
-
-std::int64_t Segment::unsharded_bytes() const {
-  return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(key_.param_dtype));
-}
-
-std::int64_t Segment::gradient_bytes() const {
-  return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(key_.reduce_dtype));
-}
-
-std::int64_t Segment::gathered_bytes_now() const {
-  return shard_is_parameter() ? 0 : storage_bytes(gathered_);
-}
-
-std::int64_t Segment::gradient_bytes_now() const {
-  return gradient_shard_is_buffer() ? 0 : storage_bytes(gradients_);
 }
 
 }  // namespace fsdp

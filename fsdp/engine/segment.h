@@ -1,5 +1,4 @@
 #pragma once
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <map>
@@ -85,13 +84,13 @@ class Segment {
   void store(const at::Tensor& flat, std::size_t parameter, const at::Tensor& whole) const;
 
   /// Bytes of the gathered parameters while they exist.
-  std::int64_t unsharded_bytes() const;
-  std::int64_t gathered_bytes_now() const;
+  std::int64_t unsharded_bytes() const { return layout_.padded_numel() * c10::elementSize(key_.param_dtype); }
+  std::int64_t gathered_bytes_now() const { return shard_is_parameter() ? 0 : storage_bytes(gathered_); }
   /// Bytes of the memory for gradient_shard(), used or not; 0 where that is a part of the pool.
   std::int64_t gradient_memory_bytes() const {
     return gradient_shard_memory_.defined() ? static_cast<std::int64_t>(gradient_shard_memory_.nbytes()) : 0;
   }
-  std::int64_t gradient_bytes_now() const;
+  std::int64_t gradient_bytes_now() const { return gradient_shard_is_buffer() ? 0 : storage_bytes(gradients_); }
 
  private:
   friend class Unit;
@@ -130,15 +129,17 @@ class Segment {
   /// `memory` holds unsharded_bytes().
   void unshard(c10::DataPtr memory);
   void wait_unsharded();
-  void reshard();
+  void reshard() {
+    if (!shard_is_parameter()) free_storage(gathered_);
+  }
   /// Bytes that keep_part() needs.
   std::int64_t part_bytes() const;
   /// Keeps a part of the gathered parameters: this rank's among the neighbours. Until drop_part() unshard() gathers
   /// from the neighbours alone. `memory` holds part_bytes().
   void keep_part(c10::DataPtr memory);
-  void drop_part();
+  void drop_part() { part_ = at::Tensor(); }
   at::Tensor own_part() const;  // of gathered_
-  std::int64_t gradient_bytes() const;
+  std::int64_t gradient_bytes() const { return layout_.padded_numel() * c10::elementSize(key_.reduce_dtype); }
   /// `memory` holds gradient_bytes(), and is looked at only while the segment has no gradients.
   void lay_gradients(c10::DataPtr memory);
   void lay_gradient(std::size_t parameter, bool is_first);

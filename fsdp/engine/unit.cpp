@@ -1,28 +1,20 @@
 #include "fsdp/engine/unit.h"
 
-#include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
-#include <torch/csrc/autograd/graph_task.h>
-
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <map>
 
 #include "fsdp/comm/buffer_pool.h"
-#include "fsdp/engine/recorded_run.h"
 #include "fsdp/engine/schedule.h"
-#include "fsdp/memory/storage.h"
 
 namespace fsdp {
-namespace {
 
-/// Casts the floating-point tensors among these. Autograd records it.
-void cast(std::vector<at::Tensor>& tensors, at::ScalarType dtype) {
-  for (at::Tensor& tensor : tensors)
-    if (tensor.defined() && tensor.is_floating_point()) tensor = tensor.to(dtype);
-}
-
-}  // namespace
+/// A whole parameter on its way into a segment, with the states that belong to it.
+struct Unit::Whole {
+  at::Tensor value;
+  bool has_master = false;
+  std::map<std::string, at::Tensor> states;
+};
 
 Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::Tensor> parameters,
            std::shared_ptr<Schedule> schedule, const ShardOptions& options)
@@ -43,8 +35,7 @@ Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::T
   TORCH_CHECK(divisor > 0 && std::isfinite(divisor), "unit ", name_, ": gradient_divide_factor ", divisor,
               ": want a finite number above 0");
   const at::ScalarType output = options_.precision.output_dtype.value_or(at::kFloat);
-  TORCH_CHECK(output == at::kFloat || output == at::kBFloat16 || output == at::kHalf, "unit ", name_,
-              ": output_dtype must be float32, bfloat16 or float16, got ", output);
+  TORCH_CHECK(is_format(output), "unit ", name_, ": output_dtype must be float32, bfloat16 or float16, got ", output);
   for (const int depth : {options_.prefetch_depth, options_.backward_prefetch_depth.value_or(0)})
     TORCH_CHECK(depth >= 0, "unit ", name_, ": prefetch_depth ", depth, ": want 0 or more");
   TORCH_CHECK(parameters_.size() == infos_.size(), "unit ", name_, ": ", infos_.size(), " places for ",
@@ -57,45 +48,120 @@ Unit::~Unit() {
   schedule_->remove(*this);
 }
 
-at::Tensor Unit::run(at::Tensor input, const std::function<at::Tensor(at::Tensor)>& forward) {
-  std::vector<at::Tensor> inputs;
-  inputs.push_back(std::move(input));
-  return run_list(std::move(inputs), [&forward](std::vector<at::Tensor> list) {
-    std::vector<at::Tensor> outputs;
-    outputs.push_back(forward(std::move(list.front())));
-    return outputs;
-  })[0];
+// How parameters come into segments, and move between segments when requires_grad changes.
+
+void Unit::take_parameters() {
+  std::vector<Whole> values;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    infos_[i].index = i;
+    has_values_.push_back(!parameters_[i].is_meta());
+    values.push_back({parameters_[i].detach(), parameters_[i].requires_grad(), {}});
+  }
+  const at::NoGradGuard no_grad;
+  make_segments(values);
 }
 
-std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
-                                       const std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>& forward) {
-  check_values("run()");
-  Schedule::Run run(*schedule_, *this);
-  const bool recompute = torch::autograd::get_current_graph_task_id() != -1;
-  const Tracer::Scope span(&schedule_->tracer(), recompute ? "recompute" : "forward", name_);
-  if (running_ == 1 && !in_backward_ && !recompute) follow_requires_grad();
-  gather_with(schedule_->enter_forward(*this));
-  if (running_ == 1) note_versions(/*resident_only=*/true);
-  if (options_.precision.cast_inputs) cast(inputs, options_.precision.param_dtype);
-  c10::intrusive_ptr<RecordedRun> recorded;
-  if (at::GradMode::is_enabled()) {
-    recorded = c10::make_intrusive<RecordedRun>(shared_from_this(), parameter_version_);
-    RecordedRun::link_inputs(recorded, inputs);
+SegmentKey Unit::key_of(std::size_t parameter, bool has_master) const {
+  const bool trainable = parameters_[parameter].requires_grad();
+  const Precision& precision = options_.precision;
+  const at::ScalarType dtype =
+      precision.param_dtype_of ? precision.param_dtype_of(infos_[parameter]) : precision.param_dtype;
+  for (const at::ScalarType type : {dtype, precision.reduce_dtype})
+    TORCH_CHECK(is_format(type), "unit ", name_, ": parameter ", infos_[parameter].name,
+                ": param_dtype and reduce_dtype must be float32, bfloat16 or float16, got ", type);
+  return {trainable,       trainable || has_master, dtype, precision.reduce_dtype, precision.gradient_divide_factor,
+          options_.offload};
+}
+
+void Unit::make_segments(const std::vector<Whole>& values) {
+  std::map<SegmentKey, std::vector<std::size_t>, std::greater<>> groups;  // trainable ones first
+  for (std::size_t i = 0; i < parameters_.size(); ++i) groups[key_of(i, values[i].has_master)].push_back(i);
+  segments_.clear();
+  has_part_ = false;
+  Communicator& ranks = schedule_->communicator();
+  const SegmentRanks partners{&ranks, &schedule_->reduce(), schedule_->replicas(),
+                              schedule_->shard_group(options_.reshard_to_ranks)};
+  bool resident = true;
+  for (const auto& [key, members] : groups) {
+    std::vector<ParameterInfo> infos;
+    std::vector<at::Tensor> parameters;
+    for (const std::size_t i : members) {
+      infos.push_back(infos_[i]);
+      parameters.push_back(parameters_[i]);
+    }
+    auto segment = std::make_unique<Segment>(key, UnitLayout(std::move(infos), ranks.world_size(), ranks.rank()),
+                                             std::move(parameters), partners, name_);
+    for (std::size_t p = 0; p < members.size(); ++p) {
+      const Whole& whole = values[members[p]];
+      if (!whole.value.is_meta()) segment->store(segment->shard(), p, whole.value);
+      for (const auto& [state, value] : whole.states) segment->store(segment->state(state), p, value);
+    }
+    segment->take_over_parameters();
+    resident = resident && segment->shard_is_parameter();
+    segments_.push_back(std::move(segment));
   }
-  std::vector<at::Tensor> outputs = forward(std::move(inputs));
-  check_unchanged(/*resident_too=*/true);
-  check_outputs(outputs);
-  if (options_.precision.output_dtype) cast(outputs, *options_.precision.output_dtype);
-  bool backward_will_come = false;
-  if (recorded)
-    for (const at::Tensor& output : outputs) backward_will_come |= RecordedRun::hook_output(recorded, output);
-  schedule_->leave_forward(*this, backward_will_come);
-  run.done();
-  // A recompute stays gathered: its backward comes next.
-  if (running_ == 1 && !in_backward_ && !stays_gathered() &&
-      (!backward_will_come || (options_.reshard_after_forward && !recompute)))
-    leave_gathered(backward_will_come);
-  return outputs;
+  state_ = resident ? State::kUnsharded : State::kSharded;
+  schedule_->gather_stream().mark(values_ready_);
+}
+
+std::vector<Unit::Whole> Unit::gather_values() {
+  std::vector<Whole> values(parameters_.size());
+  Communicator& ranks = schedule_->communicator();
+  for (const auto& segment : segments_) {
+    const UnitLayout& layout = segment->layout();
+    const auto gather = [&](const at::Tensor& flat) {
+      at::Tensor buffer = at::empty({layout.padded_numel()}, flat.options().device(ranks.device()));
+      ranks.gather(buffer, flat, name_);
+      return buffer;
+    };
+    const at::Tensor shards = gather(segment->shard());
+    for (const ParameterInfo& info : layout.parameters()) {
+      values[info.index].value = info.in(shards);
+      values[info.index].has_master = segment->key().has_master;
+    }
+    for (const auto& [name, flat] : segment->states()) {
+      const at::Tensor states = gather(flat);
+      for (const ParameterInfo& info : layout.parameters()) values[info.index].states[name] = info.in(states);
+    }
+  }
+  return values;
+}
+
+/// Moves parameters whose requires_grad has changed to their segment. While the unit holds gradients a frozen parameter
+/// waits; it gets no gradient, so the optimizer leaves it alone.
+void Unit::follow_requires_grad() {
+  bool changed = false;
+  const ParameterInfo* unfrozen = nullptr;
+  for (const auto& segment : segments_) {
+    segment->check_owned();
+    for (std::size_t i = 0; i < segment->parameters_.size(); ++i) {
+      const bool trainable = segment->parameters_[i].requires_grad();
+      if (trainable == segment->key().trainable) continue;
+      changed = true;
+      if (trainable) unfrozen = &segment->layout().parameters()[i];
+    }
+  }
+  if (!changed) return;
+  follow_gradients();
+  if (has_gradient() || has_unreduced()) {
+    TORCH_CHECK(unfrozen == nullptr || !at::GradMode::is_enabled(), "unit ", name_, ": requires_grad of ",
+                unfrozen->name,
+                " was set in the middle of a step; set it before the step's first forward, after zero_grad()");
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  schedule_->participation().finish();  // it refers to the segments
+  const std::vector<Whole> values = gather_values();
+  free_gathered();
+  make_segments(values);
+  ++parameter_version_;
+}
+
+bool Unit::follows_requires_grad() const {
+  for (const auto& segment : segments_)
+    for (const at::Tensor& parameter : segment->parameters_)
+      if (parameter.requires_grad() != segment->key().trainable) return false;
+  return true;
 }
 
 /// Frees the gathered parameters after a run.
@@ -120,17 +186,6 @@ void Unit::drop_part() {
   has_part_ = false;
 }
 
-void Unit::check_outputs(const std::vector<at::Tensor>& outputs) const {
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const at::Tensor& output = outputs[i];
-    if (!output.defined() || !output.has_storage()) continue;
-    for (const auto& segment : segments_)
-      TORCH_CHECK(!share_storage(output, segment->gathered_), "unit ", name_, ": output ", i,
-                  " of run() is a parameter or a view of one, and parameters are freed after the run; return a copy, "
-                  "such as parameter.clone()");
-  }
-}
-
 void Unit::gather_with(const std::vector<Unit*>& next) {
   unshard();
   wait_unsharded();
@@ -139,38 +194,6 @@ void Unit::gather_with(const std::vector<Unit*>& next) {
     unit->unshard();
     ++unit->prefetches_;
   }
-}
-
-/// Counts the runs that the current backward will end. `reached` is one of them.
-void Unit::await_runs(const RecordedRun& reached) {
-  const int task = torch::autograd::get_current_graph_task_id();
-  const auto* nodes = torch::autograd::get_current_graph_task_nodes_in_graph();
-  if (task == awaiting_task_) return;
-  awaiting_task_ = task;
-  for (RecordedRun* run : recorded_) {
-    if (run->awaited || run->left_in_task == task) continue;
-    if (run != &reached && (nodes == nullptr || !run->is_in(*nodes))) continue;
-    if (run->last_node == nullptr) {
-      ends_unseen_ = true;
-    } else {
-      run->awaited = true;
-      ++awaited_;
-    }
-  }
-}
-
-void Unit::enter_run(RecordedRun& run) {
-  TORCH_CHECK(run.parameter_version == parameter_version_, "unit ", name_,
-              ": backward of a forward that ran before the unit's parameters changed (optimizer step, load, or another "
-              "requires_grad); run the forward again after the change");
-  await_runs(run);
-  if (in_backward_) return;
-  schedule_->follow_gradients();
-  in_backward_ = true;
-  schedule_->tracer().open("backward", name_);
-  gather_with(schedule_->enter_backward(*this));
-  note_versions(/*resident_only=*/true);
-  lay_gradients();
 }
 
 void Unit::lay_gradients() {
@@ -202,28 +225,6 @@ std::vector<c10::DataPtr> Unit::take(BufferPool& pool,
   for (std::size_t i = 0; i < segments_.size(); ++i)
     if (wanted(*segments_[i]) > 0) memory[i] = lease->part(begin[i]);
   return memory;
-}
-
-void Unit::leave_run(RecordedRun& run) {
-  run.left_in_task = torch::autograd::get_current_graph_task_id();
-  if (run.awaited) --awaited_;
-  run.awaited = false;
-  if (awaited_ == 0 && !ends_unseen_) leave_backward();
-}
-
-void Unit::leave_backward() {
-  if (!in_backward_) return;
-  check_unchanged(/*resident_too=*/true);
-  in_backward_ = ends_unseen_ = false;
-  awaited_ = 0;
-  awaiting_task_ = -1;
-  for (RecordedRun* run : recorded_) run->awaited = false;
-  drop_part();
-  if (options_.reshard_after_backward) release();
-  const at::NoGradGuard no_grad;
-  for (const auto& segment : segments_) segment->fold_gradients();
-  if (schedule_->gradient_sync()) start_reduce();
-  schedule_->tracer().close("backward", name_);
 }
 
 bool Unit::has_unreduced() const {
@@ -288,13 +289,7 @@ void Unit::release() {
 /// release() after a failure, which may have broken the all-gather.
 void Unit::discard_gathered() {
   if (state_ == State::kGathering && running_ == 0 && !in_backward_) {
-    for (const auto& segment : segments_) {
-      try {
-        segment->wait_unsharded();
-      } catch (const std::exception&) {
-        // The failure that is under way tells more. The bytes are dropped.
-      }
-    }
+    for (const auto& segment : segments_) discard(segment->gathering_);
     state_ = State::kUnsharded;
   }
   drop_part();
@@ -303,10 +298,7 @@ void Unit::discard_gathered() {
 
 /// Gives up what a backward has begun, and all gradients.
 void Unit::abandon() {
-  in_backward_ = ends_unseen_ = false;
-  awaited_ = 0;
-  awaiting_task_ = -1;
-  for (RecordedRun* run : recorded_) run->awaited = false;
+  forget_runs();
   discard_gathered();
   for (const auto& segment : segments_) segment->discard_reduction();
   zero_grad();
@@ -396,14 +388,6 @@ void Unit::start_reduce() {
     if (segment->has_gradients_ && !segment->is_reducing()) segment->start_reduce(*schedule_->scratch_pool());
 }
 
-void Unit::add_replicas() {
-  reduce_further(&Segment::add_replicas);
-}
-
-void Unit::finish_reduce() {
-  reduce_further(&Segment::finish_reduce);
-}
-
 void Unit::reduce_further(void (Segment::*part)()) {
   const at::NoGradGuard no_grad;
   const std::int64_t before = gradient_bytes_now();
@@ -416,36 +400,6 @@ void Unit::zero_grad() {
   const std::int64_t before = gradient_bytes_now();
   for (const auto& segment : segments_) segment->drop_gradients(/*with_memory=*/options_.tight);
   schedule_->count_unreduced(-before);
-}
-
-std::int64_t Unit::numel() const {
-  std::int64_t sum = 0;
-  for (const auto& segment : segments_) sum += segment->layout().numel();
-  return sum;
-}
-
-std::int64_t Unit::sharded_bytes() const {
-  std::int64_t sum = 0;
-  for (const auto& segment : segments_) sum += static_cast<std::int64_t>(segment->shard().nbytes());
-  return sum;
-}
-
-std::int64_t Unit::unsharded_bytes() const {
-  std::int64_t sum = 0;
-  for (const auto& segment : segments_) sum += segment->unsharded_bytes();
-  return sum;
-}
-
-std::int64_t Unit::gathered_bytes_now() const {
-  std::int64_t sum = 0;
-  for (const auto& segment : segments_) sum += segment->gathered_bytes_now();
-  return sum;
-}
-
-std::int64_t Unit::gradient_bytes_now() const {
-  std::int64_t sum = 0;
-  for (const auto& segment : segments_) sum += segment->gradient_bytes_now();
-  return sum;
 }
 
 }  // namespace fsdp

@@ -1,5 +1,4 @@
 #pragma once
-#include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 
 #include <cstdint>
@@ -53,8 +52,7 @@ class Schedule;
 /// Parameters gathered and reduced together: one FSDP unit.
 ///
 /// States: kSharded -> kGathering -> kUnsharded -> kSharded.
-///   kSharded     this rank holds only its chunk. The parameters' storage has 0 bytes; reading or writing a parameter
-///   is
+///   kSharded     this rank holds only its chunk. The parameters' storage has 0 bytes; reading or writing one is
 ///                a c10::Error that names the unit. See [Note: what users see] in segment.h.
 ///   kGathering   the all-gather has been started.
 ///   kUnsharded   the parameters are views of gathered buffers.
@@ -128,7 +126,9 @@ class Unit : public std::enable_shared_from_this<Unit> {
   State state() const { return state_; }
 
   /// Elements of all parameters, without padding.
-  std::int64_t numel() const;
+  std::int64_t numel() const {
+    return sum([](const Segment& segment) { return segment.layout().numel(); });
+  }
   /// True if any segment has a reduced gradient.
   bool has_gradient() const;
   /// Frees the gathered copies, which are stale after a change of the shard. The backward of an earlier run is an error
@@ -146,13 +146,15 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void zero_grad();
 
   /// Bytes of parameters that this rank keeps between steps, padding included.
-  std::int64_t sharded_bytes() const;
+  std::int64_t sharded_bytes() const {
+    return sum([](const Segment& segment) { return static_cast<std::int64_t>(segment.shard().nbytes()); });
+  }
   /// Bytes of the gathered parameters while they exist.
-  std::int64_t unsharded_bytes() const;
+  std::int64_t unsharded_bytes() const { return sum(std::mem_fn(&Segment::unsharded_bytes)); }
   /// Bytes that gathered parameters of this unit occupy now.
-  std::int64_t gathered_bytes_now() const;
+  std::int64_t gathered_bytes_now() const { return sum(std::mem_fn(&Segment::gathered_bytes_now)); }
   /// Bytes that unreduced gradients of this unit occupy now.
-  std::int64_t gradient_bytes_now() const;
+  std::int64_t gradient_bytes_now() const { return sum(std::mem_fn(&Segment::gradient_bytes_now)); }
   /// The number of all-gathers started. prefetches() counts those that were started ahead.
   std::int64_t gathers() const { return gathers_; }
   std::int64_t prefetches() const { return prefetches_; }
@@ -162,6 +164,12 @@ class Unit : public std::enable_shared_from_this<Unit> {
   friend class ShardedModel;
   friend struct RecordedRun;
 
+  template <typename OfSegment>
+  std::int64_t sum(const OfSegment& of_segment) const {
+    std::int64_t all = 0;
+    for (const auto& segment : segments_) all += of_segment(*segment);
+    return all;
+  }
   struct Whole;
   SegmentKey key_of(std::size_t parameter, bool has_master) const;
   void make_segments(const std::vector<Whole>& values);
@@ -193,12 +201,13 @@ class Unit : public std::enable_shared_from_this<Unit> {
   std::vector<c10::DataPtr> take(BufferPool& pool, const std::function<std::int64_t(const Segment&)>& wanted) const;
   void lay_gradients();
   void start_reduce();
-  void add_replicas();
-  void finish_reduce();
+  void add_replicas() { reduce_further(&Segment::add_replicas); }
+  void finish_reduce() { reduce_further(&Segment::finish_reduce); }
   /// Runs a part of each segment's reduction, and counts the bytes of gradients that it frees.
   void reduce_further(void (Segment::*part)());
   void enter_run(RecordedRun& run);
   void leave_run(RecordedRun& run);
+  void forget_runs();
   void leave_backward();
 
   std::string name_;

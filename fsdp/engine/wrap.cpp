@@ -1,13 +1,11 @@
 #include "fsdp/engine/wrap.h"
 
-#include <c10/util/Exception.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/moduledict.h>
 #include <torch/nn/modules/container/modulelist.h>
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "fsdp/engine/layout.h"
 

@@ -12,7 +12,7 @@
 
 #include "fsdp/engine/fully_shard.h"
 #include "fsdp/files/safetensors.h"
-#include "fsdp/optim/optimizer.h"
+#include "fsdp/optim/optimizers.h"
 #include "fsdp/text/json.h"
 
 namespace fsdp {
@@ -36,9 +36,8 @@ namespace fsdp {
 //   1. Rank 0 asks may_write.
 //   2. Every rank writes and fsyncs its file. Along "replicate" ranks hold the same, so the first one of them writes.
 //   3. Rank 0 writes and fsyncs the manifest, after all ranks have done step 2.
-//   4. Rank 0 asks may_commit, renames the temporary folder, asks may_write once more, and fsyncs the parent folder.
-//   The
-//      first save also fsyncs the folders above it.
+//   4. Rank 0 asks may_commit, renames the temporary folder, asks may_write once more, and fsyncs the parent
+//      folder. The first save also fsyncs the folders above it.
 // A crash at any point leaves the earlier checkpoints as they were. A process may be frozen between any two steps and
 // wake up after a newer attempt has saved the same step. The rename of step 4 then replaces the newer attempt's
 // checkpoint. So rank 0 keeps the replaced folder until the second may_write, and puts it back if that call refuses.

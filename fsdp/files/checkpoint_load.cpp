@@ -1,7 +1,3 @@
-#include "fsdp/files/checkpoint_load.h"
-
-#include <ATen/core/grad_mode.h>
-
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -11,11 +7,13 @@
 #include "base/checksum.h"
 #include "base/words.h"
 #include "fsdp/files/checkpoint.h"
-#include "fsdp/files/checkpoint_folder.h"
 #include "fsdp/files/checkpoint_manifest.h"
 #include "fsdp/tracing/error_text.h"
 
 namespace fsdp {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr std::int64_t kVerifyBytes = 1 << 20;  // read at a time
@@ -33,64 +31,74 @@ std::uint32_t checksum_of(const SafetensorsReader& file, std::int64_t begin, std
   return sum;
 }
 
-}  // namespace
-
-SavedFile::SavedFile(const std::filesystem::path& path, SavedSums sums, bool verify)
-    : name_(path.filename().string()), reader_(path), sums_(std::move(sums)), verify_(verify) {
-  bytes_read_ = reader_.data_offset();
-  if (reader_.file_bytes() != sums_.bytes) fail(name_ + " has another size than the manifest says");
-  verified_.resize(sums_.blocks.size());
-  if (!verify_) return;
-  std::vector<char> buffer;
-  if (sums_.whole) {
-    bytes_read_ += sums_.bytes;
-    if (checksum_of(reader_, 0, sums_.bytes, buffer) != *sums_.whole)
-      fail(name_ + " is corrupt: its checksum is not the manifest's");
-    return;
+/// One rank's file of a checkpoint, opened for reading. Failures are CheckpointErrors or c10::Errors that name the
+/// file, and the damaged block with its bytes. Not thread-safe.
+class SavedFile {
+ public:
+  /// Compares the header with its checksum, and the whole file in versions 1 and 2. `verify` false compares nothing.
+  SavedFile(const fs::path& path, SavedSums sums, bool verify)
+      : name_(path.filename().string()), reader_(path), sums_(std::move(sums)), verify_(verify) {
+    bytes_read_ = reader_.data_offset();
+    if (reader_.file_bytes() != sums_.bytes) fail(name_ + " has another size than the manifest says");
+    verified_.resize(sums_.blocks.size());
+    if (!verify_) return;
+    std::vector<char> buffer;
+    if (sums_.whole) {
+      bytes_read_ += sums_.bytes;
+      if (checksum_of(reader_, 0, sums_.bytes, buffer) != *sums_.whole)
+        fail(name_ + " is corrupt: its checksum is not the manifest's");
+      return;
+    }
+    bytes_read_ += reader_.data_offset();
+    if (reader_.data_offset() != sums_.header_bytes ||
+        checksum_of(reader_, 0, sums_.header_bytes, buffer) != sums_.header)
+      fail(name_ + " is corrupt: the checksum of its header is not the manifest's");
   }
-  bytes_read_ += reader_.data_offset();
-  if (reader_.data_offset() != sums_.header_bytes ||
-      checksum_of(reader_, 0, sums_.header_bytes, buffer) != sums_.header)
-    fail(name_ + " is corrupt: the checksum of its header is not the manifest's");
-}
 
-void SavedFile::verify(std::string_view key, std::int64_t begin, std::int64_t count) {
-  const TensorEntry& entry = reader_.entry(key);
-  const auto size = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
-  const std::int64_t first = reader_.data_offset() + entry.begin + begin * size;
-  if (count > 0) verify_bytes(first, first + count * size);
-}
+  const SafetensorsReader& reader() const { return reader_; }
 
-void SavedFile::verify_all() {
-  verify_bytes(0, sums_.bytes);
-}
+  /// Compares the blocks that hold elements [begin, begin + count) of a tensor with their checksums, each block once.
+  void verify(std::string_view key, std::int64_t begin, std::int64_t count) {
+    const TensorEntry& entry = reader_.entry(key);
+    const auto size = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
+    const std::int64_t first = reader_.data_offset() + entry.begin + begin * size;
+    if (count > 0) verify_bytes(first, first + count * size);
+  }
+  void verify_all() { verify_bytes(0, sums_.bytes); }
+  /// Reads elements of the flattened tensor, as SafetensorsReader::read(). Call verify() for them first.
+  void read(std::string_view key, std::int64_t begin, const at::Tensor& values) {
+    reader_.read(key, begin, values);
+    bytes_read_ += values.numel() * static_cast<std::int64_t>(c10::elementSize(reader_.entry(key).dtype));
+  }
 
-void SavedFile::verify_bytes(std::int64_t first, std::int64_t last) {
-  if (!verify_ || sums_.whole) return;
-  std::vector<char> buffer;
-  for (std::int64_t block = first / sums_.block_bytes; block * sums_.block_bytes < last; ++block)
-    verify_block(static_cast<std::size_t>(block), buffer);
-}
+  /// Bytes read so far, headers included.
+  std::int64_t bytes_read() const { return bytes_read_; }
 
-void SavedFile::verify_block(std::size_t block, std::vector<char>& buffer) {
-  if (verified_[block]) return;
-  const std::int64_t begin = static_cast<std::int64_t>(block) * sums_.block_bytes;
-  const std::int64_t end = std::min(begin + sums_.block_bytes, sums_.bytes);
-  bytes_read_ += end - begin;
-  if (checksum_of(reader_, begin, end, buffer) != sums_.blocks[block])
-    fail(name_ + " is corrupt in block " + std::to_string(block) + ", bytes " + std::to_string(begin) + " to " +
-         std::to_string(end) + ": its checksum is not the manifest's");
-  verified_[block] = true;
-}
+ private:
+  void verify_block(std::size_t block, std::vector<char>& buffer) {
+    if (verified_[block]) return;
+    const std::int64_t begin = static_cast<std::int64_t>(block) * sums_.block_bytes;
+    const std::int64_t end = std::min(begin + sums_.block_bytes, sums_.bytes);
+    bytes_read_ += end - begin;
+    if (checksum_of(reader_, begin, end, buffer) != sums_.blocks[block])
+      fail(name_ + " is corrupt in block " + std::to_string(block) + ", bytes " + std::to_string(begin) + " to " +
+           std::to_string(end) + ": its checksum is not the manifest's");
+    verified_[block] = true;
+  }
+  void verify_bytes(std::int64_t first, std::int64_t last) {
+    if (!verify_ || sums_.whole) return;
+    std::vector<char> buffer;
+    for (std::int64_t block = first / sums_.block_bytes; block * sums_.block_bytes < last; ++block)
+      verify_block(static_cast<std::size_t>(block), buffer);
+  }
 
-void SavedFile::read(std::string_view key, std::int64_t begin, const at::Tensor& values) {
-  reader_.read(key, begin, values);
-  bytes_read_ += values.numel() * static_cast<std::int64_t>(c10::elementSize(reader_.entry(key).dtype));
-}
-
-namespace fs = std::filesystem;
-
-namespace {
+  std::string name_;
+  SafetensorsReader reader_;
+  SavedSums sums_;
+  bool verify_;
+  std::vector<bool> verified_;  // blocks
+  std::int64_t bytes_read_ = 0;
+};
 
 /// An opened checkpoint. Opens only the files that this rank needs.
 class Source {
@@ -184,20 +192,16 @@ void check_same_model(const CheckpointInfo& info, const CheckpointPart& part, co
   };
   std::set<std::string> names;
   std::int64_t lacked = 0;
-  for (const auto& unit : part.model.units()) {
-    for (const auto& segment : unit->segments()) {
-      for (const ParameterInfo& parameter : segment->layout().parameters()) {
-        names.insert(parameter.name);
-        const auto found = saved.tensors.find(parameter.name);
-        if (found == saved.tensors.end()) {
-          if (part.saves(parameter))
-            of_another_model("it has no parameter " + parameter.name +
-                             (saved.left_out > 0 ? " (" + std::to_string(saved.left_out) + " were left out)" : ""));
-          ++lacked;
-        } else if (found->second.shape != parameter.shape) {
-          of_another_model(parameter.name + " has another shape there");
-        }
-      }
+  for (const auto& [unit, segment, parameter] : part.model.parameters()) {
+    names.insert(parameter.name);
+    const auto found = saved.tensors.find(parameter.name);
+    if (found == saved.tensors.end()) {
+      if (part.saves(parameter))
+        of_another_model("it has no parameter " + parameter.name +
+                         (saved.left_out > 0 ? " (" + std::to_string(saved.left_out) + " were left out)" : ""));
+      ++lacked;
+    } else if (found->second.shape != parameter.shape) {
+      of_another_model(parameter.name + " has another shape there");
     }
   }
   if (some) return;
@@ -253,21 +257,17 @@ void for_each_wanted(const std::vector<CheckpointPart>& parts, const Source& sou
   for (const CheckpointPart& part : parts) {
     const SavedPart& saved_part = source.parts().at(part.name);
     const bool averages = part.averages && part.optimizer == nullptr && keeps_average(saved_part);
-    for (const auto& unit : part.model.units()) {
-      for (const auto& segment : unit->segments()) {
-        for (const ParameterInfo& parameter : segment->layout().parameters()) {
-          const Slice slice = segment->layout().own(parameter);
-          const auto found = saved_part.tensors.find(parameter.name);
-          if (slice.length == 0 || found == saved_part.tensors.end()) continue;
-          const SavedTensor& saved = found->second;
-          const bool has_average = averages && saved.trainable && saved.steps > 0;
-          visit(saved_part.prefix + (has_average ? kAverageState : "parameter") + "/" + parameter.name, saved, slice,
-                segment->shard());
-          if (part.optimizer == nullptr || !segment->key().has_master || !saved.trainable) continue;
-          for (const std::string& state : part.optimizer->state_names())
-            visit(saved_part.prefix + state + "/" + parameter.name, saved, slice, segment->state(state));
-        }
-      }
+    for (const auto& [unit, segment, parameter] : part.model.parameters()) {
+      const Slice slice = segment.layout().own(parameter);
+      const auto found = saved_part.tensors.find(parameter.name);
+      if (slice.length == 0 || found == saved_part.tensors.end()) continue;
+      const SavedTensor& saved = found->second;
+      const bool has_average = averages && saved.trainable && saved.steps > 0;
+      visit(saved_part.prefix + (has_average ? kAverageState : "parameter") + "/" + parameter.name, saved, slice,
+            segment.shard());
+      if (part.optimizer == nullptr || !segment.key().has_master || !saved.trainable) continue;
+      for (const std::string& state : part.optimizer->state_names())
+        visit(saved_part.prefix + state + "/" + parameter.name, saved, slice, segment.state(state));
     }
   }
 }
@@ -282,12 +282,10 @@ void load_steps(const CheckpointPart& part, const SavedPart& saved) {
   if (part.optimizer == nullptr) return;
   part.optimizer->set_steps(saved.optimizer->steps);
   Optimizer::StepCounts counts = part.optimizer->parameter_steps();
-  for (std::size_t i = 0; i < part.model.units().size(); ++i)
-    for (const auto& segment : part.model.units()[i]->segments())
-      for (const ParameterInfo& p : segment->layout().parameters()) {
-        const auto found = saved.tensors.find(p.name);
-        counts[i][p.index] = segment->key().has_master && found != saved.tensors.end() ? found->second.steps : 0;
-      }
+  for (const auto& [unit, segment, parameter] : part.model.parameters()) {
+    const auto found = saved.tensors.find(parameter.name);
+    counts[unit][parameter.index] = segment.key().has_master && found != saved.tensors.end() ? found->second.steps : 0;
+  }
   part.optimizer->set_parameter_steps(counts);
 }
 
@@ -342,9 +340,7 @@ std::optional<LoadedCheckpoint> Checkpointer::load_latest(std::vector<std::strin
 }
 
 LoadedCheckpoint Checkpointer::load(const CheckpointInfo& info) {
-  Json which;
-  which["path"] = info.path.string();
-  which["step"] = info.step;
+  Json which = Json::Object{{"path", info.path.string()}, {"step", info.step}};
   which = Json::parse(mesh().control().broadcast(which.dump()));
   std::vector<std::string> problems;
   auto loaded = try_load(which.at("path").as_string(), which.at("step").as_int(), problems);

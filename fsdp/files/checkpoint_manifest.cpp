@@ -1,17 +1,20 @@
 #include "fsdp/files/checkpoint_manifest.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <fstream>
 #include <limits>
+#include <sstream>
 
 #include "base/checksum.h"
-#include "fsdp/files/checkpoint_folder.h"
+#include "base/numbers.h"
 #include "fsdp/tracing/error_text.h"
 
 namespace fsdp {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr std::string_view kBefore = R"({"crc32c": ")", kAfter = R"(",)";
@@ -24,15 +27,8 @@ std::string digits_of(std::string_view summed) {
   return digits.data();
 }
 
-}  // namespace
-
-std::string summed_text(const Json& value) {
-  TORCH_CHECK(value.size() > 0 && !value.contains(kOwnSum),
-              "a text with a checksum of its own wants an object without ", kOwnSum);
-  const std::string rest = value.dump(1).substr(1) + "\n";
-  return std::string(kBefore) + digits_of(rest) + std::string(kAfter) + rest;
-}
-
+/// True if the text begins as summed_text() makes it. Throws CheckpointError naming the file `name` when the text
+/// begins so and its checksum is another one.
 bool has_own_sum(std::string_view text, const std::string& name) {
   if (text.size() < kHead || !text.starts_with(kBefore) || text.substr(kHead - kAfter.size(), kAfter.size()) != kAfter)
     return false;
@@ -41,15 +37,31 @@ bool has_own_sum(std::string_view text, const std::string& name) {
   return true;
 }
 
-namespace fs = std::filesystem;
-
-namespace {
-
 constexpr const char* kFormat = "muster-checkpoint";
 constexpr std::int64_t kFirstVersion = 1, kFirstOfParts = 2, kFirstOfBlocks = 3, kFirstOfSums = 4, kVersion = 4;
 constexpr std::int64_t kMaxManifestBytes = 256 << 20;
 constexpr std::int64_t kMostRanks = 1 << 20;
 constexpr std::int64_t kMostBlockBytes = std::int64_t{1} << 40;
+
+/// Throws CheckpointError when there is no such file, or it is larger than any manifest.
+std::string read_manifest(const fs::path& path) {
+  std::error_code error;
+  const auto bytes = fs::file_size(path, error);
+  if (error) fail("no " + path.filename().string());
+  if (static_cast<std::int64_t>(bytes) > kMaxManifestBytes)
+    fail(path.filename().string() + " is larger than any manifest");
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) fail("cannot read " + path.filename().string());
+  return text.str();
+}
+
+std::string padded(const char* format, std::int64_t a, std::int64_t b = 0) {
+  char text[96];
+  std::snprintf(text, sizeof text, format, static_cast<long long>(a), static_cast<long long>(b));
+  return text;
+}
 
 std::uint32_t parse_sum(const Json& json) {
   const std::int64_t sum = json.as_int();
@@ -127,31 +139,25 @@ Json json_of(const CheckpointPart& part) {
   Json json;
   Optimizer::StepCounts counts;
   if (part.optimizer != nullptr) {
-    Json& optimizer = json["optimizer"];
-    optimizer["name"] = part.optimizer->name();
-    optimizer["steps"] = part.optimizer->steps();
     const auto& states = part.optimizer->state_names();
-    optimizer["states"] = Json::Array(states.begin(), states.end());
+    json["optimizer"] = Json::Object{{"name", part.optimizer->name()},
+                                     {"steps", part.optimizer->steps()},
+                                     {"states", Json::Array(states.begin(), states.end())}};
     counts = part.optimizer->parameter_steps();
   }
   Json tensors = Json::Object();
   std::int64_t left_out = 0;
-  for (std::size_t i = 0; i < part.model.units().size(); ++i) {
-    const auto& unit = part.model.units()[i];
-    for (const auto& segment : unit->segments()) {
-      const bool has_states = part.optimizer != nullptr && segment->key().has_master;
-      for (const ParameterInfo& parameter : segment->layout().parameters()) {
-        if (!part.saves(parameter)) {
-          ++left_out;
-          continue;
-        }
-        Json tensor = json_of(parameter, *segment);
-        tensor["unit"] = unit->name();
-        tensor["trainable"] = has_states;
-        if (has_states) tensor["steps"] = counts[i][parameter.index];
-        tensors[parameter.name] = std::move(tensor);
-      }
+  for (const auto& [unit, segment, parameter] : part.model.parameters()) {
+    if (!part.saves(parameter)) {
+      ++left_out;
+      continue;
     }
+    const bool has_states = part.optimizer != nullptr && segment.key().has_master;
+    Json tensor = json_of(parameter, segment);
+    tensor["unit"] = part.model.units()[unit]->name();
+    tensor["trainable"] = has_states;
+    if (has_states) tensor["steps"] = counts[unit][parameter.index];
+    tensors[parameter.name] = std::move(tensor);
   }
   json["tensors"] = std::move(tensors);
   if (left_out > 0) json["left_out"] = left_out;
@@ -174,6 +180,32 @@ void check_version(const fs::path& path, std::int64_t version, bool summed) {
 
 }  // namespace
 
+std::string step_name(std::int64_t step) {
+  return padded("step-%08lld", step);
+}
+
+std::string file_name(int rank, int world_size) {
+  return padded("rank-%05lld-of-%05lld.safetensors", rank, world_size);
+}
+
+std::optional<std::int64_t> number_after(std::string_view text, std::string_view mark) {
+  const auto at = text.rfind(mark);
+  if (at == std::string_view::npos) return {};
+  const auto number = base::whole_number<std::int64_t>(text.substr(at + mark.size()));
+  return number && *number >= 0 ? number : std::nullopt;
+}
+
+void fail(const std::string& text) {
+  throw CheckpointError(text);
+}
+
+std::string summed_text(const Json& value) {
+  TORCH_CHECK(value.size() > 0 && !value.contains(kOwnSum),
+              "a text with a checksum of its own wants an object without ", kOwnSum);
+  const std::string rest = value.dump(1).substr(1) + "\n";
+  return std::string(kBefore) + digits_of(rest) + std::string(kAfter) + rest;
+}
+
 std::map<std::string, SavedPart> parse_parts(const Json& manifest) {
   const int world_size = static_cast<int>(manifest.at("world_size").as_int());
   std::map<std::string, SavedPart> parts;
@@ -191,15 +223,11 @@ std::map<std::string, SavedPart> parse_parts(const Json& manifest) {
 }
 
 Json json_of(const std::string& name, const WrittenFile& written) {
-  Json file;
-  file["name"] = name;
-  file["bytes"] = written.bytes;
-  file["header"]["bytes"] = written.header_bytes;
-  file["header"]["crc32c"] = static_cast<std::int64_t>(written.header_checksum);
-  file["block_bytes"] = written.block_bytes;
-  Json blocks = Json::Array();
-  for (const std::uint32_t sum : written.blocks) blocks.push_back(static_cast<std::int64_t>(sum));
-  file["blocks"] = std::move(blocks);
+  const Json header = Json::Object{{"bytes", written.header_bytes}, {"crc32c", std::int64_t{written.header_checksum}}};
+  Json file =
+      Json::Object{{"name", name}, {"bytes", written.bytes}, {"header", header}, {"block_bytes", written.block_bytes}};
+  file["blocks"] = Json::Array();
+  for (const std::uint32_t sum : written.blocks) file["blocks"].push_back(std::int64_t{sum});
   return file;
 }
 
@@ -226,13 +254,9 @@ SavedSums parse_sums(const Json& manifest, int rank) {
 }
 
 Json make_manifest(const std::vector<CheckpointPart>& parts, const CheckpointState& state, std::int64_t attempt) {
-  Json manifest;
-  manifest["format"] = kFormat;
-  manifest["version"] = kVersion;
-  manifest["step"] = state.step;
-  manifest["world_size"] = parts.front().model.mesh().shard().world_size();
-  manifest["attempt"] = attempt;
-  manifest["extra"] = state.extra;
+  Json manifest = Json::Object{{"format", kFormat},  {"version", kVersion},
+                               {"step", state.step}, {"world_size", parts.front().model.mesh().shard().world_size()},
+                               {"attempt", attempt}, {"extra", state.extra}};
   for (const CheckpointPart& part : parts) manifest["parts"][part.name] = json_of(part);
   return manifest;
 }
@@ -241,7 +265,7 @@ CheckpointInfo inspect(const fs::path& path, std::int64_t step) {
   CheckpointInfo info;
   info.path = path;
   info.step = step;
-  const std::string text = read_text(path / kManifest, kMaxManifestBytes);
+  const std::string text = read_manifest(path / kManifest);
   const bool summed = has_own_sum(text, kManifest);
   info.manifest = Json::parse(text);
   if (summed) info.manifest.as_object().erase(kOwnSum);

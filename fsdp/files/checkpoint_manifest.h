@@ -12,27 +12,33 @@
 #include "fsdp/files/safetensors.h"
 #include "fsdp/text/json.h"
 
-// The text of a small JSON file that has a checksum of itself.
+// A checkpoint's folder besides its tensors: names of folders and files, and the manifest.
 
 namespace fsdp {
 
-/// The member that holds the checksum.
+inline constexpr const char* kManifest = "manifest.json";
+inline constexpr const char* kStepPrefix = "step-";
+inline constexpr const char* kAttemptMark = "-attempt-";
+/// Begins the keys of CheckpointState::rank_tensors, so no part may have that name.
+inline constexpr const char* kRankTensors = "rank";
+
+/// "step-00000100".
+std::string step_name(std::int64_t step);
+/// "rank-00000-of-00002.safetensors".
+std::string file_name(int rank, int world_size);
+/// The number that follows the last `mark` and ends the text, if any.
+std::optional<std::int64_t> number_after(std::string_view text, std::string_view mark);
+
+/// Throws CheckpointError.
+[[noreturn]] void fail(const std::string& text);
+
+/// The member of a small JSON file that holds the checksum of the file's text.
 inline constexpr const char* kOwnSum = "crc32c";
 
 /// The text of `value`, an object without the member kOwnSum. The text begins with {"crc32c": "1a2b3c4d", where the
 /// eight digits are the CRC-32C of all bytes that follow that comma, to the end of the file. It is JSON. So a changed
 /// digit, which no parser can see, is found.
 std::string summed_text(const Json& value);
-
-/// True if the text begins as summed_text() makes it. Throws CheckpointError naming the file `name` when the text
-/// begins so and its checksum is another one.
-bool has_own_sum(std::string_view text, const std::string& name);
-
-}  // namespace fsdp
-
-// The facts that a checkpoint's manifest states about its parts.
-
-namespace fsdp {
 
 /// One rank's saved part of a tensor: elements [begin, begin + length) of the flattened tensor.
 struct SavedSlice {

@@ -1,22 +1,14 @@
-#include "fsdp/files/checkpoint_save.h"
-
 #include <fcntl.h>
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <exception>
-#include <future>
+#include <chrono>
 #include <set>
 #include <utility>
 
 #include "fsdp/files/checkpoint.h"
-#include "fsdp/files/checkpoint_folder.h"
 #include "fsdp/files/checkpoint_manifest.h"
 #include "fsdp/files/durable.h"
 #include "fsdp/files/safetensors.h"
@@ -24,29 +16,60 @@
 
 namespace fsdp {
 
-at::Tensor Snapshot::take(const std::string& key, const at::Tensor& tensor) {
-  const at::NoGradGuard no_grad;
-  at::Tensor copy = kept_[key];
-  if (!copy.defined() || copy.sizes() != tensor.sizes() || copy.scalar_type() != tensor.scalar_type())
-    copy = at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()).pinned_memory(tensor.is_cuda()));
-  copy.copy_(tensor, /*non_blocking=*/true);
-  if (!tensor.is_cpu()) device_ = tensor.device();
-  taken_[key] = copy;
-  return copy;
-}
-
-void Snapshot::finish() {
-  kept_.clear();
-  if (device_) c10::impl::VirtualGuardImpl(device_->type()).getStream(*device_).synchronize();
-}
-
-std::int64_t Snapshot::bytes() const {
-  std::int64_t bytes = 0;
-  for (const auto& [key, copy] : taken_) bytes += static_cast<std::int64_t>(copy.nbytes());
-  return bytes;
-}
-
 namespace fs = std::filesystem;
+
+/// Copies of tensors in memory of the host, pinned for tensors of a GPU. The memory is kept for the next round, so only
+/// the first round allocates. Not thread-safe, but the copies of a finished round may be read by any thread.
+class Snapshot {
+ public:
+  /// Begins a round. Copies of the one before are overwritten.
+  void begin() { taken_.swap(kept_), taken_.clear(), device_.reset(); }
+  /// Begins to copy `tensor`. Returns the copy, which has its values after finish(). The `key` finds the memory of the
+  /// round before.
+  at::Tensor take(const std::string& key, const at::Tensor& tensor) {
+    const at::NoGradGuard no_grad;
+    at::Tensor copy = kept_[key];
+    if (!copy.defined() || copy.sizes() != tensor.sizes() || copy.scalar_type() != tensor.scalar_type())
+      copy = at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()).pinned_memory(tensor.is_cuda()));
+    copy.copy_(tensor, /*non_blocking=*/true);
+    if (!tensor.is_cpu()) device_ = tensor.device();
+    taken_[key] = copy;
+    return copy;
+  }
+  /// Waits for the copies of a GPU, and frees memory of keys that this round has not taken.
+  void finish() {
+    kept_.clear();
+    if (device_) c10::impl::VirtualGuardImpl(device_->type()).getStream(*device_).synchronize();
+  }
+
+  /// Memory of the copies.
+  std::int64_t bytes() const {
+    std::int64_t bytes = 0;
+    for (const auto& [key, copy] : taken_) bytes += static_cast<std::int64_t>(copy.nbytes());
+    return bytes;
+  }
+
+ private:
+  std::map<std::string, at::Tensor> taken_, kept_;
+  std::optional<c10::Device> device_;
+};
+
+/// Data that a save takes of the run when it begins.
+struct Checkpointer::Taken {
+  std::int64_t step = 0;
+  std::optional<std::int64_t> also_keep;
+  Json manifest;  // without the list of files; on rank 0 alone
+  std::vector<std::pair<std::string, at::Tensor>> slices;
+  std::map<std::string, at::Tensor> own;
+  std::string problem;  // why this rank could not take its part; empty for success
+};
+
+/// See [Note: saving beside the training].
+struct Checkpointer::Background {
+  std::unique_ptr<Communicator> ranks;
+  Snapshot copies;
+  std::shared_future<SavedCheckpoint> running;  // until its outcome is told
+};
 
 namespace {
 
@@ -69,17 +92,8 @@ void add_slices(const CheckpointPart& part, Segment& segment, const std::string&
     const Slice slice = segment.layout().own(parameter);
     if (slice.length == 0 || !part.saves(parameter)) continue;
     for (const auto& [kind, flat] : flats)
-      tensors.emplace_back(part.name + "/" + kind + "/" + parameter.name,
-                           flat.narrow(0, slice.shard_offset, slice.length));
+      tensors.emplace_back(part.name + "/" + kind + "/" + parameter.name, slice.in(flat));
   }
-}
-
-void add_slices(const CheckpointPart& part, Snapshot* copies,
-                std::vector<std::pair<std::string, at::Tensor>>& tensors) {
-  std::size_t number = 0;
-  for (const auto& unit : part.model.units())
-    for (const auto& segment : unit->segments())
-      add_slices(part, *segment, part.name + "/" + std::to_string(number++), copies, tensors);
 }
 
 /// Writes a rank's file: its slices in fp32, converted one at a time, and its own tensors as they are.
@@ -149,7 +163,12 @@ Checkpointer::Taken Checkpointer::take(const CheckpointState& state, std::option
   taken.problem = failure_of([&] {
     if (mesh().rank() == 0) taken.manifest = make_manifest(parts_, state, options_.attempt);
     if (!writes()) return;
-    for (const CheckpointPart& part : parts_) add_slices(part, copies, taken.slices);
+    for (const CheckpointPart& part : parts_) {
+      std::size_t number = 0;
+      for (const auto& unit : part.model.units())
+        for (const auto& segment : unit->segments())
+          add_slices(part, *segment, part.name + "/" + std::to_string(number++), copies, taken.slices);
+    }
     for (const auto& [key, tensor] : state.rank_tensors)
       taken.own[key] = copies == nullptr ? tensor : tensor.detach().to(at::kCPU, tensor.scalar_type(), false, true);
   });
@@ -359,49 +378,46 @@ void Checkpointer::remove_stale() {
 
 // The thread uses all members, so it ends before they go.
 Checkpointer::~Checkpointer() {
-  if (background_) background_->look(/*blocks=*/true);
+  if (background_ && background_->running.valid()) background_->running.wait();
 }
 
 void Checkpointer::begin_save(const CheckpointState& state, std::optional<std::int64_t> also_keep) {
   wait();
-  if (!background_) background_ = std::make_unique<Background>(mesh().make_control());
+  if (!background_) background_ = std::make_unique<Background>(Background{mesh().make_control(), {}, {}});
   background_->copies.begin();
   auto taken = std::make_shared<Taken>(take(state, also_keep, &background_->copies));
   const std::string late = failure_of([&] { background_->copies.finish(); });
   if (taken->problem.empty()) taken->problem = late;
-  background_->running = std::async(std::launch::async, [this, taken, removal = std::move(removal_)]() mutable {
+  auto save_beside = [this, taken, removal = std::move(removal_)]() mutable {
     const at::NoGradGuard no_grad;
-    Background::Outcome outcome;
-    try {
-      std::vector<std::string> warnings;
-      if (removal.valid()) warnings = removal.get();
-      std::vector<Aside> old;
-      SavedCheckpoint saved = save(*taken, *background_->ranks, old);
-      for (std::string& text : saved.warnings) warnings.push_back(std::move(text));
-      for (std::string& text : remove(old)) warnings.push_back(std::move(text));
-      saved.warnings = std::move(warnings);
-      outcome.saved = std::move(saved);
-    } catch (...) {
-      outcome.error = std::current_exception();
-    }
-    return outcome;
-  });
+    std::vector<std::string> warnings;
+    if (removal.valid()) warnings = removal.get();
+    std::vector<Aside> old;
+    SavedCheckpoint saved = save(*taken, *background_->ranks, old);
+    for (std::string& text : saved.warnings) warnings.push_back(std::move(text));
+    for (std::string& text : remove(old)) warnings.push_back(std::move(text));
+    saved.warnings = std::move(warnings);
+    return saved;
+  };
+  background_->running = std::async(std::launch::async, std::move(save_beside)).share();
 }
 
 std::optional<SavedCheckpoint> Checkpointer::poll() {
   if (!background_) return {};
-  background_->look(/*blocks=*/false);
-  if (!background_->outcome || background_->outcome->error) return {};
-  return std::move(std::exchange(background_->outcome, std::nullopt)->saved);
+  auto& running = background_->running;
+  if (!running.valid() || running.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
+  try {
+    SavedCheckpoint saved = running.get();
+    running = {};
+    return saved;
+  } catch (const std::exception&) {
+    return {};  // wait() tells it
+  }
 }
 
 std::optional<SavedCheckpoint> Checkpointer::wait() {
-  if (!background_) return {};
-  background_->look(/*blocks=*/true);
-  auto outcome = std::exchange(background_->outcome, std::nullopt);
-  if (!outcome) return {};
-  if (outcome->error) std::rethrow_exception(outcome->error);
-  return std::move(outcome->saved);
+  if (!background_ || !background_->running.valid()) return {};
+  return std::exchange(background_->running, {}).get();
 }
 
 std::int64_t Checkpointer::snapshot_bytes() const {

@@ -1,5 +1,8 @@
 #pragma once
+#include <sys/types.h>
+
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace fsdp {
@@ -17,10 +20,22 @@ void sync_parents(const std::filesystem::path& path);
 /// Writes a text and flushes it to disk.
 void write_text(const std::filesystem::path& path, const std::string& text);
 
-/// Exchanges two names in one step. Returns false where the file system cannot, with the cause in errno.
-bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 /// Renames `from` to `to`, in one step where the file system can exchange names. Returns the path of the folder that
 /// was at `to` before, or an empty path if none was.
 std::filesystem::path publish_folder(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Identifies the folder behind a name. Another attempt may have renamed its own folder to that name.
+struct Identity {
+  ::dev_t device = 0;
+  ::ino_t inode = 0;
+  bool operator==(const Identity&) const = default;
+};
+std::optional<Identity> identity_of(const std::filesystem::path& path);
+
+/// Undoes publish_folder(from, to), which returned `before`. `own` is at `from` again afterwards. A newer attempt may
+/// replace the folder at any moment, even between two lines of this function. The newer attempt's folder then stays at
+/// `to`.
+void withdraw_folder(const std::filesystem::path& from, const std::filesystem::path& to,
+                     const std::filesystem::path& before, const std::optional<Identity>& own);
 
 }  // namespace fsdp

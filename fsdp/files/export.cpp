@@ -1,7 +1,5 @@
 #include "fsdp/files/export.h"
 
-#include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -47,23 +45,19 @@ std::vector<PlannedFile> plan_files(const ShardedModel& model, const ExportOptio
   std::vector<PlannedFile> files;
   std::set<std::string> names;
   std::int64_t in_file = 0;
-  for (const auto& unit : model.units()) {
-    for (const auto& segment : unit->segments()) {
-      const at::ScalarType dtype = exported_dtype(*segment, options);
-      for (const ParameterInfo& parameter : segment->layout().parameters()) {
-        for (const std::string& name : exported_names(parameter.name, options)) {
-          TORCH_CHECK(names.insert(name).second, "export: name_of gives parameter ", parameter.name, " the name ", name,
-                      ", which another parameter has already");
-          const auto size = parameter.numel * static_cast<std::int64_t>(c10::elementSize(dtype));
-          if (files.empty() || (in_file > 0 && in_file + size > options.max_file_bytes)) {
-            files.emplace_back();
-            in_file = 0;
-          }
-          files.back().tensors.push_back({name, dtype, parameter.shape});
-          in_file += size;
-          bytes += size;
-        }
+  for (const auto& [unit, segment, parameter] : model.parameters()) {
+    const at::ScalarType dtype = exported_dtype(segment, options);
+    for (const std::string& name : exported_names(parameter.name, options)) {
+      TORCH_CHECK(names.insert(name).second, "export: name_of gives parameter ", parameter.name, " the name ", name,
+                  ", which another parameter has already");
+      const auto size = parameter.numel * static_cast<std::int64_t>(c10::elementSize(dtype));
+      if (files.empty() || (in_file > 0 && in_file + size > options.max_file_bytes)) {
+        files.emplace_back();
+        in_file = 0;
       }
+      files.back().tensors.push_back({name, dtype, parameter.shape});
+      in_file += size;
+      bytes += size;
     }
   }
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -165,16 +159,12 @@ class Files {
 struct Gathered {
   const Segment& segment;
   at::Tensor buffer;
-
-  at::Tensor whole(const ParameterInfo& parameter) const {
-    return buffer.narrow(0, parameter.offset, parameter.numel).view(parameter.shape);
-  }
 };
 
 void write_segment(const Gathered& gathered, const ExportOptions& options, Files& files) {
   for (const ParameterInfo& parameter : gathered.segment.layout().parameters())
     for (std::size_t i = exported_names(parameter.name, options).size(); i > 0; --i)
-      files.append(gathered.whole(parameter));
+      files.append(parameter.in(gathered.buffer));
 }
 
 /// Writes what value_of makes of a unit's parameters.
@@ -183,7 +173,7 @@ void write_unit(const std::string& unit, const std::vector<Gathered>& segments, 
   const auto of_unit = [&](const std::string& name) {
     for (const Gathered& gathered : segments)
       for (const ParameterInfo& parameter : gathered.segment.layout().parameters())
-        if (parameter.name == name) return gathered.whole(parameter).to(at::kFloat);
+        if (parameter.name == name) return parameter.in(gathered.buffer).to(at::kFloat);
     TORCH_CHECK(false, "value_of asks for parameter ", name, ", which is not in unit ", unit,
                 "; ask for one of the same unit");
   };
@@ -191,7 +181,7 @@ void write_unit(const std::string& unit, const std::vector<Gathered>& segments, 
     for (const ParameterInfo& parameter : gathered.segment.layout().parameters()) {
       const std::size_t times = exported_names(parameter.name, options).size();
       if (times == 0) continue;
-      const at::Tensor value = options.value_of(parameter.name, gathered.whole(parameter).to(at::kFloat), of_unit);
+      const at::Tensor value = options.value_of(parameter.name, parameter.in(gathered.buffer).to(at::kFloat), of_unit);
       TORCH_CHECK(value.defined() && value.sizes() == at::IntArrayRef(parameter.shape), "value_of gives ",
                   value.defined() ? c10::str(value.sizes()) : "nothing", " for parameter ", parameter.name, " ",
                   at::IntArrayRef(parameter.shape));
@@ -216,9 +206,7 @@ void write_texts(const fs::path& folder, const ExportOptions& options, const std
   for (const auto& [name, text] : options.texts) write_text(folder / name, text);
   if (plan.size() > 1)
     write_text(folder / (options.file_stem + ".safetensors.index.json"), index_of(plan, bytes).dump(2) + "\n");
-  Json mark;
-  mark["format"] = "muster-export";
-  mark["tensor_bytes"] = bytes;
+  Json mark = Json::Object{{"format", "muster-export"}, {"tensor_bytes", bytes}};
   if (!options.origin.empty()) mark["origin"] = options.origin;
   write_text(folder / kExportMark, mark.dump(2) + "\n");
 }

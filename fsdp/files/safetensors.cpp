@@ -14,8 +14,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <limits>
-#include <utility>
 
 #include "base/checksum.h"
 #include "fsdp/text/json.h"
@@ -27,123 +25,12 @@ namespace {
 /// Copied and summed at a time: stays in the processor's cache between the two.
 constexpr std::size_t kPieceBytes = 64 << 10;
 
-}  // namespace
-
-BlockWriter::BlockWriter(std::filesystem::path path, std::int64_t block_bytes)
-    : path_(std::move(path)), block_bytes_(block_bytes) {
-  TORCH_CHECK(block_bytes >= 1, "checksums of blocks of ", block_bytes, " bytes: want 1 or more");
-  written_.block_bytes = block_bytes;
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  TORCH_CHECK(fd_ >= 0, "cannot create ", path_.string(), ": ", std::strerror(errno));
-}
-
-BlockWriter::~BlockWriter() {
-  if (writing_.valid()) writing_.wait();
-  if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(path_.c_str());
-}
-
-void BlockWriter::write(const void* data, std::size_t bytes) {
-  const char* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    auto& buffer = buffers_[filling_];
-    if (!buffer) {
-      buffer.reset(static_cast<char*>(std::aligned_alloc(kAlignment, kBufferBytes)));
-      TORCH_CHECK(buffer, "no memory for a buffer of ", kBufferBytes, " bytes to write ", path_.string());
-    }
-    const std::size_t piece = std::min({bytes, kBufferBytes - filled_, kPieceBytes});
-    std::memcpy(buffer.get() + filled_, from, piece);
-    sum(buffer.get() + filled_, piece);
-    filled_ += piece;
-    from += piece;
-    bytes -= piece;
-    if (filled_ < kBufferBytes) continue;
-    await_write();
-    if (put_ == 0) go_direct();
-    writing_ = std::async(std::launch::async, [this, full = buffer.get()] { put(full, kBufferBytes); });
-    filling_ = 1 - filling_;
-    filled_ = 0;
-  }
-}
-
-WrittenFile BlockWriter::keep() {
-  await_write();
-  const char* rest = buffers_[filling_].get();
-  const std::size_t aligned = direct_ ? filled_ / kAlignment * kAlignment : 0;
-  put(rest, aligned);
-  go_plain();
-  put(rest + aligned, filled_ - aligned);
-  TORCH_CHECK(::fsync(fd_) == 0, "cannot flush ", path_.string(), " to disk: ", std::strerror(errno));
-  TORCH_CHECK(::close(std::exchange(fd_, -1)) == 0, "cannot close ", path_.string(), ": ", std::strerror(errno));
-  return std::move(written_);
-}
-
-/// Adds bytes to the checksums of their blocks.
-void BlockWriter::sum(const char* data, std::size_t bytes) {
-  while (bytes > 0) {
-    const std::int64_t into_block = written_.bytes % block_bytes_;
-    if (into_block == 0) written_.blocks.push_back(0);
-    const std::size_t piece = std::min(bytes, static_cast<std::size_t>(block_bytes_ - into_block));
-    written_.blocks.back() = base::crc32c({data, piece}, written_.blocks.back());
-    written_.bytes += static_cast<std::int64_t>(piece);
-    data += piece;
-    bytes -= piece;
-  }
-}
-
-void BlockWriter::await_write() {
-  if (writing_.valid()) writing_.get();
-}
-
-/// Runs on the thread of the write under way, or on the caller's when there is none.
-void BlockWriter::put(const char* data, std::size_t bytes) {
-  while (bytes > 0) {
-    const ::ssize_t wrote = ::write(fd_, data, bytes);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0 && errno == EINVAL && direct_) {
-      go_plain();
-      continue;
-    }
-    TORCH_CHECK(wrote > 0, "cannot write ", path_.string(), " beyond ", put_, " bytes: ", std::strerror(errno));
-    put_ += wrote;
-    data += wrote;
-    bytes -= static_cast<std::size_t>(wrote);
-    // A disk that is almost full takes a part, and a direct write cannot begin in the middle of a sector.
-    if (static_cast<std::size_t>(wrote) % kAlignment != 0) go_plain();
-  }
-}
-
-void BlockWriter::go_direct() {
-  const int flags = ::fcntl(fd_, F_GETFL);
-  direct_ = flags >= 0 && ::fcntl(fd_, F_SETFL, flags | O_DIRECT) == 0;
-}
-
-void BlockWriter::go_plain() {
-  if (!direct_) return;
-  direct_ = false;
-  const int flags = ::fcntl(fd_, F_GETFL);
-  TORCH_CHECK(flags >= 0 && ::fcntl(fd_, F_SETFL, flags & ~O_DIRECT) == 0, "cannot write ", path_.string(),
-              " plainly: ", std::strerror(errno));
-}
-
-namespace {
-
 constexpr std::int64_t kLengthBytes = 8;  // of the header's length, a little-endian number
 
-constexpr std::array<std::pair<const char*, at::ScalarType>, 13> kTypes = {{{"F32", at::kFloat},
-                                                                            {"BF16", at::kBFloat16},
-                                                                            {"F16", at::kHalf},
-                                                                            {"F64", at::kDouble},
-                                                                            {"I64", at::kLong},
-                                                                            {"I32", at::kInt},
-                                                                            {"I16", at::kShort},
-                                                                            {"I8", at::kChar},
-                                                                            {"U8", at::kByte},
-                                                                            {"U16", at::kUInt16},
-                                                                            {"U32", at::kUInt32},
-                                                                            {"U64", at::kUInt64},
-                                                                            {"BOOL", at::kBool}}};
+constexpr std::pair<const char*, at::ScalarType> kTypes[] = {
+    {"F32", at::kFloat},  {"BF16", at::kBFloat16}, {"F16", at::kHalf}, {"F64", at::kDouble}, {"I64", at::kLong},
+    {"I32", at::kInt},    {"I16", at::kShort},     {"I8", at::kChar},  {"U8", at::kByte},    {"U16", at::kUInt16},
+    {"U32", at::kUInt32}, {"U64", at::kUInt64},    {"BOOL", at::kBool}};
 
 std::string system_error() {
   return std::strerror(errno);
@@ -223,31 +110,121 @@ std::string make_header(const std::vector<TensorPlan>& tensors, const std::map<s
 
 }  // namespace
 
-SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : path_(path) {
-  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  TORCH_CHECK(fd_ >= 0, "cannot open ", path.string(), ": ", system_error());
-  try {
-    struct stat status {};
-    const bool known = ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
-    bytes_ = known ? static_cast<std::int64_t>(status.st_size) : -1;
-    TORCH_CHECK(bytes_ > kLengthBytes, path.string(), " is no safetensors file: too short or no regular file");
-    parse_header();
-  } catch (const std::exception& cause) {
-    ::close(fd_);
-    if (bytes_ <= kLengthBytes) throw;
-    TORCH_CHECK(false, path.string(), " is no valid safetensors file: ", text_of(cause));
+BlockWriter::BlockWriter(std::filesystem::path path, std::int64_t block_bytes)
+    : path_(std::move(path)), block_bytes_(block_bytes) {
+  TORCH_CHECK(block_bytes >= 1, "checksums of blocks of ", block_bytes, " bytes: want 1 or more");
+  written_.block_bytes = block_bytes;
+  fd_ = base::Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  TORCH_CHECK(fd_, "cannot create ", path_.string(), ": ", std::strerror(errno));
+}
+
+BlockWriter::~BlockWriter() {
+  if (writing_.valid()) writing_.wait();
+  if (fd_) ::unlink(path_.c_str());
+}
+
+void BlockWriter::write(const void* data, std::size_t bytes) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    auto& buffer = buffers_[filling_];
+    if (!buffer) {
+      buffer.reset(static_cast<char*>(std::aligned_alloc(kAlignment, kBufferBytes)));
+      TORCH_CHECK(buffer, "no memory for a buffer of ", kBufferBytes, " bytes to write ", path_.string());
+    }
+    const std::size_t piece = std::min({bytes, kBufferBytes - filled_, kPieceBytes});
+    std::memcpy(buffer.get() + filled_, from, piece);
+    sum(buffer.get() + filled_, piece);
+    filled_ += piece;
+    from += piece;
+    bytes -= piece;
+    if (filled_ < kBufferBytes) continue;
+    await_write();
+    if (put_ == 0) go_direct();
+    writing_ = std::async(std::launch::async, [this, full = buffer.get()] { put(full, kBufferBytes); });
+    filling_ = 1 - filling_;
+    filled_ = 0;
   }
+}
+
+WrittenFile BlockWriter::keep() {
+  await_write();
+  const char* rest = buffers_[filling_].get();
+  const std::size_t aligned = direct_ ? filled_ / kAlignment * kAlignment : 0;
+  put(rest, aligned);
+  go_plain();
+  put(rest + aligned, filled_ - aligned);
+  TORCH_CHECK(::fsync(fd_.get()) == 0, "cannot flush ", path_.string(), " to disk: ", std::strerror(errno));
+  TORCH_CHECK(::close(fd_.release()) == 0, "cannot close ", path_.string(), ": ", std::strerror(errno));
+  return std::move(written_);
+}
+
+/// Adds bytes to the checksums of their blocks.
+void BlockWriter::sum(const char* data, std::size_t bytes) {
+  while (bytes > 0) {
+    const std::int64_t into_block = written_.bytes % block_bytes_;
+    if (into_block == 0) written_.blocks.push_back(0);
+    const std::size_t piece = std::min(bytes, static_cast<std::size_t>(block_bytes_ - into_block));
+    written_.blocks.back() = base::crc32c({data, piece}, written_.blocks.back());
+    written_.bytes += static_cast<std::int64_t>(piece);
+    data += piece;
+    bytes -= piece;
+  }
+}
+
+void BlockWriter::await_write() {
+  if (writing_.valid()) writing_.get();
+}
+
+/// Runs on the thread of the write under way, or on the caller's when there is none.
+void BlockWriter::put(const char* data, std::size_t bytes) {
+  while (bytes > 0) {
+    const ::ssize_t wrote = ::write(fd_.get(), data, bytes);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0 && errno == EINVAL && direct_) {
+      go_plain();
+      continue;
+    }
+    TORCH_CHECK(wrote > 0, "cannot write ", path_.string(), " beyond ", put_, " bytes: ", std::strerror(errno));
+    put_ += wrote;
+    data += wrote;
+    bytes -= static_cast<std::size_t>(wrote);
+    // A disk that is almost full takes a part, and a direct write cannot begin in the middle of a sector.
+    if (static_cast<std::size_t>(wrote) % kAlignment != 0) go_plain();
+  }
+}
+
+void BlockWriter::go_direct() {
+  const int flags = ::fcntl(fd_.get(), F_GETFL);
+  direct_ = flags >= 0 && ::fcntl(fd_.get(), F_SETFL, flags | O_DIRECT) == 0;
+}
+
+void BlockWriter::go_plain() {
+  if (!direct_) return;
+  direct_ = false;
+  const int flags = ::fcntl(fd_.get(), F_GETFL);
+  TORCH_CHECK(flags >= 0 && ::fcntl(fd_.get(), F_SETFL, flags & ~O_DIRECT) == 0, "cannot write ", path_.string(),
+              " plainly: ", std::strerror(errno));
+}
+
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
+    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  TORCH_CHECK(fd_, "cannot open ", path.string(), ": ", system_error());
+  struct stat status {};
+  const bool known = ::fstat(fd_.get(), &status) == 0 && S_ISREG(status.st_mode);
+  bytes_ = known ? static_cast<std::int64_t>(status.st_size) : -1;
+  TORCH_CHECK(bytes_ > kLengthBytes, path.string(), " is no safetensors file: too short or no regular file");
+  const std::string problem = failure_of([this] { parse_header(); });
+  TORCH_CHECK(problem.empty(), path.string(), " is no valid safetensors file: ", problem);
 }
 
 SafetensorsReader::~SafetensorsReader() {
   if (mapped_ != nullptr) ::munmap(const_cast<char*>(mapped_), static_cast<std::size_t>(bytes_));
-  ::close(fd_);
 }
 
 void SafetensorsReader::read_bytes(void* into, std::int64_t bytes, std::int64_t offset) const {
   char* at = static_cast<char*>(into);
   while (bytes > 0) {
-    const ::ssize_t got = ::pread(fd_, at, static_cast<std::size_t>(bytes), offset);
+    const ::ssize_t got = ::pread(fd_.get(), at, static_cast<std::size_t>(bytes), offset);
     if (got < 0 && errno == EINTR) continue;
     TORCH_CHECK(got >= 0, "cannot read ", path_.string(), " at byte ", offset, ": ", system_error());
     TORCH_CHECK(got > 0, path_.string(), " has become shorter: it ends at byte ", offset);
@@ -259,7 +236,7 @@ void SafetensorsReader::read_bytes(void* into, std::int64_t bytes, std::int64_t 
 
 const char* SafetensorsReader::mapped() const {
   if (mapped_ == nullptr) {
-    void* memory = ::mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ, MAP_PRIVATE, fd_, 0);
+    void* memory = ::mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ, MAP_PRIVATE, fd_.get(), 0);
     TORCH_CHECK(memory != MAP_FAILED, "cannot map ", path_.string(), ": ", system_error());
     mapped_ = static_cast<const char*>(memory);
   }

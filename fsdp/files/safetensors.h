@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/fd.h"
+
 namespace fsdp {
 
 /// The entry of one tensor in a safetensors header.
@@ -70,7 +72,7 @@ class SafetensorsReader {
   const char* mapped() const;
 
   std::filesystem::path path_;
-  int fd_ = -1;
+  base::Fd fd_;
   mutable const char* mapped_ = nullptr;
   std::int64_t bytes_ = 0;
   std::int64_t data_offset_ = 0;
@@ -167,7 +169,7 @@ class BlockWriter {
 
   const std::filesystem::path path_;
   const std::int64_t block_bytes_;
-  int fd_ = -1;
+  base::Fd fd_;
   bool direct_ = false;
   WrittenFile written_;
   std::unique_ptr<char, Free> buffers_[2];

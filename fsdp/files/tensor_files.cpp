@@ -1,7 +1,5 @@
 #include "fsdp/files/tensor_files.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <fstream>
 #include <set>
@@ -54,10 +52,6 @@ class Findings {
   int count_ = 0;
   std::string text_;
 };
-
-bool can_convert(at::ScalarType type) {
-  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
-}
 
 /// The tensors of files by the names of the parameters that they are for.
 class Given {
@@ -166,29 +160,24 @@ std::vector<std::string> load_tensors(ShardedModel& model, const TensorFiles& fi
   Given given(files, names);
   std::map<std::string, std::string> tensor_of;  // by parameter
   std::vector<std::string> lacked;
-  for (const auto& unit : model.units()) {
-    for (const auto& segment : unit->segments()) {
-      for (const ParameterInfo& parameter : segment->layout().parameters()) {
-        const std::string* tensor = given.find(parameter, findings);
-        if (tensor == nullptr && names.may_lack && names.may_lack(parameter.name)) {
-          lacked.push_back(parameter.name);
-          continue;
-        }
-        if (tensor == nullptr) {
-          findings.add(names.parameter_of ? "no tensor for " : "no tensor ", parameter.name, " ",
-                       at::IntArrayRef(parameter.shape));
-          continue;
-        }
-        tensor_of[parameter.name] = *tensor;
-        const TensorEntry& entry = files.tensors().find(*tensor)->second.entry;
-        if (entry.shape != parameter.shape) {
-          findings.add(Given::label(*tensor, parameter.name), " is ", at::IntArrayRef(entry.shape),
-                       ", the model wants ", at::IntArrayRef(parameter.shape));
-        } else if (!can_convert(entry.dtype)) {
-          findings.add(Given::label(*tensor, parameter.name), " is ", entry.dtype,
-                       ", want float32, bfloat16 or float16");
-        }
-      }
+  for (const auto& [unit, segment, parameter] : model.parameters()) {
+    const std::string* tensor = given.find(parameter, findings);
+    if (tensor == nullptr && names.may_lack && names.may_lack(parameter.name)) {
+      lacked.push_back(parameter.name);
+      continue;
+    }
+    if (tensor == nullptr) {
+      findings.add(names.parameter_of ? "no tensor for " : "no tensor ", parameter.name, " ",
+                   at::IntArrayRef(parameter.shape));
+      continue;
+    }
+    tensor_of[parameter.name] = *tensor;
+    const TensorEntry& entry = files.tensors().find(*tensor)->second.entry;
+    if (entry.shape != parameter.shape) {
+      findings.add(Given::label(*tensor, parameter.name), " is ", at::IntArrayRef(entry.shape), ", the model wants ",
+                   at::IntArrayRef(parameter.shape));
+    } else if (!is_format(entry.dtype)) {
+      findings.add(Given::label(*tensor, parameter.name), " is ", entry.dtype, ", want float32, bfloat16 or float16");
     }
   }
   given.find_unknown(findings);

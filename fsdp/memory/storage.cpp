@@ -3,8 +3,6 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/StorageImpl.h>
 
-#include <utility>
-
 namespace fsdp {
 namespace {
 

@@ -34,12 +34,8 @@ struct Offload {
   auto operator<=>(const Offload&) const = default;
 };
 
-}  // namespace fsdp
-
 // Storages whose memory comes and goes below tensors that stay.
-
-namespace fsdp {
-
+//
 // [Note: closed storage] The engine frees parameters and gradients, while the module, autograd and their users keep
 // tensors of them. A storage without memory is closed: whoever reads or writes one of its tensors gets a c10::Error
 // with the text of name_storage(). Without that the process would end by SIGSEGV, without a word. Shapes of such

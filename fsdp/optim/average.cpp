@@ -1,9 +1,5 @@
 #include "fsdp/optim/average.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/_foreach_lerp.h>
-#include <c10/util/Exception.h>
-
 #include <map>
 #include <string>
 #include <vector>
@@ -11,27 +7,19 @@
 namespace fsdp {
 namespace {
 
-/// A parameter and the segment that holds it.
-struct Held {
-  const Segment* segment = nullptr;
-  const ParameterInfo* parameter = nullptr;
-
-  Slice slice(int rank) const { return segment->layout().slice(*parameter, rank); }
-  at::Tensor own() const {
-    const Slice place = segment->layout().own(*parameter);
-    return segment->shard().narrow(0, place.shard_offset, place.length);
-  }
-};
-
 /// Compares the slices of all ranks, so that every rank comes to the same answer.
-bool equal_slices(const Held& a, const Held& b) {
-  const int ranks = a.segment->layout().world_size();
-  if (b.segment->layout().world_size() != ranks) return false;
+bool equal_slices(const PlacedParameter& a, const PlacedParameter& b) {
+  const int ranks = a.segment.layout().world_size();
+  if (b.segment.layout().world_size() != ranks) return false;
   for (int rank = 0; rank < ranks; ++rank) {
-    const Slice one = a.slice(rank), other = b.slice(rank);
+    const Slice one = a.segment.layout().slice(a.info, rank), other = b.segment.layout().slice(b.info, rank);
     if (one.begin != other.begin || one.length != other.length) return false;
   }
   return true;
+}
+
+at::Tensor own_slice(const PlacedParameter& placed) {
+  return placed.segment.layout().own(placed.info).in(placed.segment.shard());
 }
 
 /// This rank's slices of the same parameters. Entries correspond.
@@ -41,32 +29,25 @@ struct Pairs {
 
 /// `what` names the caller.
 Pairs pairs_of(const ShardedModel& to, const ShardedModel& from, const char* what) {
-  std::map<std::string, Held> held;
-  for (const auto& unit : from.units()) {
-    unit->check_values(what);
-    for (const auto& segment : unit->segments())
-      for (const ParameterInfo& parameter : segment->layout().parameters())
-        held[parameter.name] = {segment.get(), &parameter};
-  }
+  for (const auto& unit : from.units()) unit->check_values(what);
+  std::map<std::string, PlacedParameter> held;
+  for (const PlacedParameter& parameter : from.parameters()) held.emplace(parameter.info.name, parameter);
   Pairs pairs;
-  for (const auto& unit : to.units()) {
-    for (const auto& segment : unit->segments()) {
-      for (const ParameterInfo& parameter : segment->layout().parameters()) {
-        const auto found = held.find(parameter.name);
-        TORCH_CHECK(found != held.end(), what, ": the other model has no parameter ", parameter.name,
-                    "; give a model of the same modules");
-        const Held mine{segment.get(), &parameter}, other = found->second;
-        TORCH_CHECK(other.parameter->shape == parameter.shape, what, ": ", parameter.name, " is ",
-                    at::IntArrayRef(parameter.shape), ", and ", at::IntArrayRef(other.parameter->shape),
-                    " in the other model; give a model of the same sizes");
-        TORCH_CHECK(equal_slices(mine, other), what, ": ranks hold other slices of ", parameter.name,
-                    " than in the other model; shard both into the same units, with the same strategy and the same "
-                    "requires_grad");
-        if (segment->layout().own(parameter).length == 0) continue;
-        pairs.to.push_back(mine.own());
-        pairs.from.push_back(other.own());
-      }
-    }
+  for (const PlacedParameter& mine : to.parameters()) {
+    const ParameterInfo& parameter = mine.info;
+    const auto found = held.find(parameter.name);
+    TORCH_CHECK(found != held.end(), what, ": the other model has no parameter ", parameter.name,
+                "; give a model of the same modules");
+    const PlacedParameter& other = found->second;
+    TORCH_CHECK(other.info.shape == parameter.shape, what, ": ", parameter.name, " is ",
+                at::IntArrayRef(parameter.shape), ", and ", at::IntArrayRef(other.info.shape),
+                " in the other model; give a model of the same sizes");
+    TORCH_CHECK(equal_slices(mine, other), what, ": ranks hold other slices of ", parameter.name,
+                " than in the other model; shard both into the same units, with the same strategy and the same "
+                "requires_grad");
+    if (mine.segment.layout().own(parameter).length == 0) continue;
+    pairs.to.push_back(own_slice(mine));
+    pairs.from.push_back(own_slice(other));
   }
   return pairs;
 }

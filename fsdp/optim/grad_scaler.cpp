@@ -1,19 +1,6 @@
 #include "fsdp/optim/grad_scaler.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/_amp_update_scale.h>
-#include <ATen/ops/_foreach_norm.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/isfinite.h>
-#include <ATen/ops/nan_to_num.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
-#include <c10/util/Exception.h>
-
 #include <cmath>
-#include <limits>
 #include <string>
 
 namespace fsdp {

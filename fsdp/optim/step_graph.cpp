@@ -1,16 +1,11 @@
 #include "fsdp/optim/step_graph.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/equal.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <exception>
-#include <string>
 
 #include "fsdp/engine/random_state.h"
 #include "fsdp/tracing/error_text.h"

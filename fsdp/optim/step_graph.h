@@ -1,5 +1,4 @@
 #pragma once
-#include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 #include <vector>
 
 #include "fsdp/engine/fully_shard.h"
-#include "fsdp/optim/optimizer.h"
+#include "fsdp/optim/optimizers.h"
 
 namespace fsdp {
 

@@ -8,9 +8,13 @@ namespace fsdp {
 class Fnv1a {
  public:
   explicit Fnv1a(std::uint64_t start = 0) : hash_(0xcbf29ce484222325 ^ start) {}
-  void add(std::uint64_t number) { hash_ = (hash_ ^ number) * 0x100000001b3; }
-  void add(std::string_view letters) {
+  Fnv1a& add(std::uint64_t number) {
+    hash_ = (hash_ ^ number) * 0x100000001b3;
+    return *this;
+  }
+  Fnv1a& add(std::string_view letters) {
     for (const char letter : letters) add(std::uint64_t{static_cast<unsigned char>(letter)});
+    return *this;
   }
   std::uint64_t value() const { return hash_; }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 namespace fsdp {
 namespace {
@@ -146,10 +145,6 @@ void write(const Json& value, int indent, std::size_t depth, std::string& out) {
   out += value.is_array() ? ']' : '}';
 }
 
-[[noreturn]] void wrong_type(const char* want, const char* is) {
-  throw JsonError(std::string("JSON: want ") + want + ", this is " + is);
-}
-
 }  // namespace
 
 Json::Json(std::uint64_t value) {
@@ -180,42 +175,12 @@ const char* Json::type_name() const {
   return kNames[value_.index()];
 }
 
-bool Json::as_bool() const {
-  if (!is_bool()) wrong_type("a boolean", type_name());
-  return std::get<bool>(value_);
-}
-
-std::int64_t Json::as_int() const {
-  if (!is_int()) wrong_type("an integer", type_name());
-  return std::get<std::int64_t>(value_);
+void Json::wrong_type(const char* want) const {
+  throw JsonError(std::string("JSON: want ") + want + ", this is " + type_name());
 }
 
 double Json::as_double() const {
-  if (is_int()) return static_cast<double>(std::get<std::int64_t>(value_));
-  if (!is_number()) wrong_type("a number", type_name());
-  return std::get<double>(value_);
-}
-
-const std::string& Json::as_string() const {
-  if (!is_string()) wrong_type("a string", type_name());
-  return std::get<std::string>(value_);
-}
-
-const Json::Array& Json::as_array() const {
-  if (!is_array()) wrong_type("an array", type_name());
-  return std::get<Array>(value_);
-}
-
-const Json::Object& Json::as_object() const {
-  if (!is_object()) wrong_type("an object", type_name());
-  return std::get<Object>(value_);
-}
-
-Json::Array& Json::as_array() {
-  return const_cast<Array&>(std::as_const(*this).as_array());
-}
-Json::Object& Json::as_object() {
-  return const_cast<Object&>(std::as_const(*this).as_object());
+  return is_int() ? static_cast<double>(as_int()) : as<double>("a number");
 }
 
 const Json* Json::find(std::string_view key) const {

@@ -60,14 +60,14 @@ class Json {
 
   /// The value as that type. Throws JsonError naming both types when the value has another type. as_double() takes
   /// integers too.
-  bool as_bool() const;
-  std::int64_t as_int() const;
+  bool as_bool() const { return as<bool>("a boolean"); }
+  std::int64_t as_int() const { return as<std::int64_t>("an integer"); }
   double as_double() const;
-  const std::string& as_string() const;
-  const Array& as_array() const;
-  const Object& as_object() const;
-  Array& as_array();
-  Object& as_object();
+  const std::string& as_string() const { return as<std::string>("a string"); }
+  const Array& as_array() const { return as<Array>("an array"); }
+  const Object& as_object() const { return as<Object>("an object"); }
+  Array& as_array() { return const_cast<Array&>(std::as_const(*this).as_array()); }
+  Object& as_object() { return const_cast<Object&>(std::as_const(*this).as_object()); }
 
   /// The member, or nullptr when this value is no object or has no such member.
   const Json* find(std::string_view key) const;
@@ -84,7 +84,14 @@ class Json {
   bool operator==(const Json& other) const { return value_ == other.value_; }
 
  private:
+  template <typename Type>
+  const Type& as(const char* want) const {
+    const Type* value = std::get_if<Type>(&value_);
+    if (value == nullptr) wrong_type(want);
+    return *value;
+  }
   const char* type_name() const;
+  [[noreturn]] void wrong_type(const char* want) const;
 
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };

@@ -30,26 +30,15 @@ double microseconds(std::chrono::nanoseconds time) {
 }
 
 Json event_of(const TracedSpan& span, int rank, int row, double begin_us, double us) {
-  Json event;
-  event["ph"] = "X";
-  event["cat"] = span.kind;
-  event["name"] = span.kind + (span.what.empty() ? "" : " ") + base::valid_utf8(span.what);
-  event["pid"] = rank;
-  event["tid"] = row;
-  event["ts"] = begin_us;
-  event["dur"] = us;
+  const std::string name = span.kind + (span.what.empty() ? "" : " ") + base::valid_utf8(span.what);
+  Json event = Json::Object{{"ph", "X"},  {"cat", span.kind}, {"name", name}, {"pid", rank},
+                            {"tid", row}, {"ts", begin_us},   {"dur", us}};
   if (span.bytes >= 0) event["args"]["bytes"] = span.bytes;
   return event;
 }
 
 Json name_of_row(const char* what, int rank, int row, const std::string& name) {
-  Json event;
-  event["ph"] = "M";
-  event["name"] = what;
-  event["pid"] = rank;
-  event["tid"] = row;
-  event["args"]["name"] = name;
-  return event;
+  return Json::Object{{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", row}, {"args", Json::Object{{"name", name}}}};
 }
 
 /// Gives each span the first of the rows in which it overlaps no other. `spans` are sorted by their begin.

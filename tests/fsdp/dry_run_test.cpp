@@ -9,7 +9,7 @@
 
 #include <fstream>
 
-#include "fsdp/comm/still_transport.h"
+#include "fsdp/comm/transport.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/small_model.h"
 

@@ -16,7 +16,7 @@
 
 #include "fsdp/comm/device_mesh.h"
 #include "fsdp/comm/sockets/connect.h"
-#include "fsdp/comm/watch/meeting_store.h"
+#include "fsdp/comm/watch/watcher.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/rank_threads.h"
 
@@ -106,7 +106,7 @@ void come_and_end(c10d::Store& store, int rank) {
   std::istringstream card(std::string(bytes.begin(), bytes.end()));
   std::string secret, port, host;
   card >> secret >> port >> host;
-  const fsdp::net::Socket socket = fsdp::net::connect_to(host, port, 20s);
+  const base::Fd socket = fsdp::net::connect_to(host, port, 20s);
   const std::string hello = R"({"rank":)" + std::to_string(rank) + R"(,"secret":")" + secret +
                             R"(","who":"process 77 on node-9"})"
                             "\n";

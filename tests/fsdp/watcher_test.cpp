@@ -227,7 +227,7 @@ void come_as_a_stranger(c10d::Store& store) {
   std::istringstream card(std::string(bytes.begin(), bytes.end()));
   std::string secret, port, host;
   card >> secret >> port >> host;
-  const fsdp::net::Socket socket = fsdp::net::connect_to(host, port, 20s);
+  const base::Fd socket = fsdp::net::connect_to(host, port, 20s);
   const timeval patience{.tv_sec = 5, .tv_usec = 0};
   ASSERT_EQ(::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
   const std::string hello = R"({"rank":1,"secret":"guessed","who":"a stranger"})"

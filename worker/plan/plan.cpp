@@ -7,7 +7,7 @@
 
 #include "agent/rank/reporter.h"
 #include "fsdp/comm/device_mesh.h"
-#include "fsdp/comm/still_transport.h"
+#include "fsdp/comm/transport.h"
 #include "fsdp/engine/dry_run.h"
 #include "fsdp/engine/fully_shard.h"
 #include "fsdp/memory/storage.h"

@@ -13,7 +13,7 @@
 
 #include "agent/rank/reporter.h"
 #include "fsdp/comm/device_mesh.h"
-#include "fsdp/optim/optimizer.h"
+#include "fsdp/optim/optimizers.h"
 #include "worker/batch/batch.h"
 #include "worker/train/train_config.h"
 #include "worker/train/train_parts.h"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "fsdp/optim/grad_scaler.h"
-#include "fsdp/optim/optimizer.h"
+#include "fsdp/optim/optimizers.h"
 #include "fsdp/text/json.h"
 #include "spec/tables/training_keys.h"
 #include "worker/train/train_config.h"

@@ -14,7 +14,7 @@
 #include "agent/rank/environment.h"
 #include "agent/rank/reporter.h"
 #include "fsdp/engine/fully_shard.h"
-#include "fsdp/optim/optimizer.h"
+#include "fsdp/optim/optimizers.h"
 #include "fsdp/optim/step_graph.h"
 #include "worker/batch/loader.h"
 #include "worker/train/agreement.h"

@@ -11,7 +11,7 @@
 #include "fsdp/comm/device_mesh.h"
 #include "fsdp/engine/fully_shard.h"
 #include "fsdp/files/checkpoint.h"
-#include "fsdp/optim/optimizer.h"
+#include "fsdp/optim/optimizers.h"
 #include "worker/train/train_config.h"
 
 namespace worker {

@@ -1,6 +1,8 @@
+#include <ATen/cuda/CUDAContext.h>
 #include <c10/util/Exception.h>
 #include <stdlib.h>
 
+#include <cstring>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <vector>
 
@@ -22,16 +24,9 @@ void wait_for(const WorkPtr& work, const char* what, int rank) {
 // [Note: streams] NCCL runs on c10d's own stream. A collective starts by waiting for the current stream. wait() makes
 // the current stream wait for the collective; the host does not wait. Buffers are allocated, used and freed on the
 // current stream only. So the caching allocator reuses them in the right order, and record_stream is never needed.
-class PendingNccl : public Pending {
- public:
-  PendingNccl(WorkPtr work, const char* what, int rank) : work_(std::move(work)), what_(what), rank_(rank) {}
-  void wait() override { wait_for(work_, what_, rank_); }
-
- private:
-  WorkPtr work_;
-  const char* what_;
-  int rank_;
-};
+std::unique_ptr<Pending> pending(WorkPtr work, const char* what, int rank) {
+  return make_pending([work = std::move(work), what, rank] { wait_for(work, what, rank); });
+}
 
 /// c10d's own watchdog would end the process by SIGABRT when a collective fails or takes too long. Then nobody would
 /// learn which rank was missing. With this it aborts the communicator, so that the next call throws.
@@ -68,18 +63,18 @@ class NcclTransport : public Transport {
   std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view /*whose*/) override {
     const std::int64_t chunk = buffer.numel() / world_size_;
     at::Tensor output = buffer, own = buffer.narrow(0, rank_ * chunk, chunk);
-    return std::make_unique<PendingNccl>(group_->_allgather_base(output, own), "all-gather", rank_);
+    return pending(group_->_allgather_base(output, own), "all-gather", rank_);
   }
 
   std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
                                           std::string_view /*whose*/) override {
     at::Tensor in = input, out = output;
-    return std::make_unique<PendingNccl>(group_->_reduce_scatter_base(out, in), "reduce-scatter", rank_);
+    return pending(group_->_reduce_scatter_base(out, in), "reduce-scatter", rank_);
   }
 
   std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view /*whose*/) override {
     std::vector<at::Tensor> tensors{tensor};
-    return std::make_unique<PendingNccl>(group_->allreduce(tensors), "all-reduce", rank_);
+    return pending(group_->allreduce(tensors), "all-reduce", rank_);
   }
 
   void all_reduce(at::Tensor& tensor, Reduction reduction) override {
@@ -114,6 +109,14 @@ class NcclTransport : public Transport {
 std::unique_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::Store>& store,
                                                const TransportOptions& options) {
   return std::make_unique<NcclTransport>(store, options);
+}
+
+std::array<std::uint8_t, 16> gpu_identity(c10::Device device) {
+  const cudaDeviceProp* properties = at::cuda::getDeviceProperties(device.index());
+  std::array<std::uint8_t, 16> out{};
+  static_assert(sizeof properties->uuid == sizeof out);
+  std::memcpy(out.data(), &properties->uuid, sizeof out);
+  return out;
 }
 
 }  // namespace fsdp

@@ -7,7 +7,6 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -19,6 +18,50 @@
 #include "fsdp/tracing/error_text.h"
 
 namespace fsdp::node {
+namespace {
+
+void write_text(std::array<char, kTextBytes>& place, const std::string& text) {
+  const std::size_t length = std::min(text.size(), kTextBytes - 1);
+  std::copy_n(text.data(), length, place.data());
+  place[length] = 0;
+}
+
+/// The ranks of a group at their store.
+class Meeting {
+ public:
+  Meeting(c10::intrusive_ptr<c10d::Store> store, const TransportOptions& options)
+      : store_(std::move(store)), options_(options) {}
+
+  void write(const std::string& key, const std::string& value) { store_->set(key, value); }
+
+  std::string read(const std::string& key) {
+    try {
+      store_->wait({key}, options_.timeout);
+      return store_->get_to_str(key);
+    } catch (const std::exception& error) {
+      TORCH_CHECK(false, "shared memory on rank ", options_.rank, " of ", options_.world_size, ": no \"", key,
+                  "\" in the rendezvous store (did a rank die?): ", text_of(error));
+    }
+  }
+
+  /// True if all ranks say yes. The last one writes the answer, so a rank reads one key and not one a rank.
+  bool all_agree(const std::string& question, bool yes) {
+    store_->add("noes to " + question, yes ? 0 : 1);
+    if (store_->add("answers to " + question, 1) == options_.world_size)
+      write(question, store_->add("noes to " + question, 0) == 0 ? "yes" : "no");
+    return read(question) == "yes";
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+  const TransportOptions& options_;
+};
+
+std::string card_of(int rank) {
+  return "card of rank " + std::to_string(rank);
+}
+
+}  // namespace
 
 std::string Card::text() const {
   return host + " " + std::to_string(pid) + " " + std::to_string(fd) + " " + std::to_string(key);
@@ -62,26 +105,12 @@ const char* Peer::data(const SharedSpan& span) {
   return known->second.start() + span.offset;
 }
 
-namespace {
-
-void write_text(std::array<char, kTextBytes>& place, const std::string& text) {
-  const std::size_t length = std::min(text.size(), kTextBytes - 1);
-  std::copy_n(text.data(), length, place.data());
-  place[length] = 0;
-}
-
-}  // namespace
-
 std::string Call::text() const {
   return std::string(kind) + (whose.empty() ? "" : " of ") + std::string(whose);
 }
 
 std::uint64_t Call::digest() const {
-  Fnv1a hash;
-  hash.add(text());
-  hash.add(static_cast<std::uint64_t>(bytes));
-  hash.add(number);
-  return hash.value();
+  return Fnv1a().add(text()).add(static_cast<std::uint64_t>(bytes)).add(number).value();
 }
 
 Node::Node(int rank, int world_size, std::chrono::milliseconds timeout)
@@ -207,48 +236,6 @@ void Node::leave(const std::string& reason) {
   board().left.store(1, std::memory_order_release);
   board().ring();
 }
-
-namespace {
-
-/// The ranks of a group at their store.
-class Meeting {
- public:
-  Meeting(c10::intrusive_ptr<c10d::Store> store, const TransportOptions& options)
-      : store_(std::move(store)), options_(options) {}
-
-  void write(const std::string& key, const std::string& value) {
-    store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
-  }
-
-  std::string read(const std::string& key) {
-    try {
-      store_->wait({key}, options_.timeout);
-      const std::vector<std::uint8_t> value = store_->get(key);
-      return {value.begin(), value.end()};
-    } catch (const std::exception& error) {
-      TORCH_CHECK(false, "shared memory on rank ", options_.rank, " of ", options_.world_size, ": no \"", key,
-                  "\" in the rendezvous store (did a rank die?): ", text_of(error));
-    }
-  }
-
-  /// True if all ranks say yes. The last one writes the answer, so a rank reads one key and not one a rank.
-  bool all_agree(const std::string& question, bool yes) {
-    store_->add("noes to " + question, yes ? 0 : 1);
-    if (store_->add("answers to " + question, 1) == options_.world_size)
-      write(question, store_->add("noes to " + question, 0) == 0 ? "yes" : "no");
-    return read(question) == "yes";
-  }
-
- private:
-  c10::intrusive_ptr<c10d::Store> store_;
-  const TransportOptions& options_;
-};
-
-std::string card_of(int rank) {
-  return "card of rank " + std::to_string(rank);
-}
-
-}  // namespace
 
 std::unique_ptr<Node> meet(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options) {
   Meeting meeting(store, options);

@@ -90,7 +90,7 @@ class Peer {
   static constexpr int kSpins = 300;
 
   pid_t pid_;
-  Descriptor process_;
+  base::Fd process_;
   SharedFile file_;
   Mapping board_pages_;
   const Board* board_ = nullptr;

@@ -3,7 +3,6 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/maximum.h>
 #include <c10/core/Allocator.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstring>
@@ -80,128 +79,62 @@ class NodeMemory : public PeerMemory {
   std::shared_ptr<Node> node_;
 };
 
-/// A collective under way. Without a wait it still ends for the peers.
-class NodePending : public Pending {
+/// This rank in a collective under way. Without finish() the collective still ends for the peers.
+class Taking {
  public:
-  NodePending(std::shared_ptr<Node> node, const Call& call) : node_(std::move(node)), call_(call) {}
-  ~NodePending() override { finish(); }
-  NodePending(const NodePending&) = delete;
-  NodePending& operator=(const NodePending&) = delete;
-
-  void wait() override {
-    const at::NoGradGuard no_grad;
-    complete();
-    finish();
-  }
-
- protected:
-  virtual void complete() = 0;
+  Taking(std::shared_ptr<Node> node, const Call& call) : node_(std::move(node)), call_(call) {}
+  ~Taking() { finish(); }
+  Taking(Taking&&) = default;
+  Taking& operator=(Taking&&) = delete;
 
   /// Calls `use` for each peer with its bytes, beginning with the rank before this one.
   template <typename Use>
-  void for_each_peer(const Call& call, const Use& use) {
+  void for_each_peer(const Use& use) const {
     const int n = node_->world_size();
     for (int i = 1; i < n; ++i) {
       const int peer = (node_->rank() - i + n) % n;
-      use(peer, node_->data_of(peer, call));
+      use(peer, node_->data_of(peer, call_));
     }
   }
   /// The bytes of all ranks: `own`, and what peers have posted from byte `offset` on.
-  std::vector<const char*> parts(const char* own, std::int64_t offset) {
+  std::vector<const char*> parts(const char* own, std::int64_t offset) const {
     std::vector<const char*> all(node_->world_size(), own);
-    for_each_peer(call_, [&](int peer, const char* data) { all[peer] = data + offset; });
+    for_each_peer([&](int peer, const char* data) { all[peer] = data + offset; });
     return all;
   }
+  /// Once only: later the post may be that of another call.
+  void finish() {
+    if (const auto node = std::exchange(node_, nullptr)) node->finish(call_);
+  }
 
+  Node& node() const { return *node_; }
+  const Call& call() const { return call_; }
+
+ private:
   std::shared_ptr<Node> node_;
   Call call_;
-
- private:
-  /// Once only: by the time of the destructor the post may be that of a later call.
-  void finish() {
-    if (!std::exchange(finished_, true)) node_->finish(call_);
-  }
-  bool finished_ = false;
 };
 
-class NodeGather : public NodePending {
- public:
-  NodeGather(std::shared_ptr<Node> node, const Call& call, at::Tensor buffer)
-      : NodePending(std::move(node), call), buffer_(std::move(buffer)) {}
+/// Lets the peers read a copy of `data` until all have finished the call.
+void show_copy(Node& node, const Call& call, const char* data, std::int64_t bytes) {
+  Arena::Block& block = node.arena().take(bytes);
+  copy(block.pages.start(), data, bytes);
+  node.post(call, &block, block.pages.start());
+  node.arena().give_back(block);
+}
 
- private:
-  void complete() override {
-    for_each_peer(call_,
-                  [&](int peer, const char* data) { copy(start_of(buffer_) + peer * call_.bytes, data, call_.bytes); });
-  }
-  at::Tensor buffer_;
-};
-
-class NodeReduceScatter : public NodePending {
- public:
-  NodeReduceScatter(std::shared_ptr<Node> node, const Call& call, at::Tensor input, at::Tensor output)
-      : NodePending(std::move(node), call), input_(std::move(input)), output_(std::move(output)) {}
-
- private:
-  void complete() override {
-    const std::int64_t offset = node_->rank() * call_.bytes;
-    sum_into(output_, parts(start_of(input_) + offset, offset));
-  }
-  at::Tensor input_, output_;
-};
-
-/// Every rank sums all of a tensor.
-class NodeAllReduce : public NodePending {
- public:
-  NodeAllReduce(std::shared_ptr<Node> node, const Call& call, at::Tensor tensor, Reduction reduction)
-      : NodePending(std::move(node), call), tensor_(std::move(tensor)), reduction_(reduction) {}
-
- private:
-  void complete() override {
-    const auto all = parts(start_of(tensor_), 0);
-    if (reduction_ == Reduction::kSum) return sum_into(tensor_, all);
-    for (const char* part : all)  // only read
-      at::maximum_out(tensor_, tensor_, at::from_blob(const_cast<char*>(part), tensor_.sizes(), tensor_.options()));
-  }
-  at::Tensor tensor_;
-  Reduction reduction_;
-};
-
-/// Each rank sums its share, and then all ranks gather the shares.
-class NodeAllReduceInShares : public NodePending {
- public:
-  NodeAllReduceInShares(std::shared_ptr<Node> node, const Call& call, const Call& second, at::Tensor tensor)
-      : NodePending(std::move(node), call), second_(second), tensor_(std::move(tensor)) {}
-  ~NodeAllReduceInShares() override {
-    if (!has_shares_) node_->finish(second_);
-  }
-
- private:
-  at::Tensor share(int rank) const {
-    const std::int64_t n = node_->world_size(), begin = tensor_.numel() * rank / n;
-    return tensor_.narrow(0, begin, tensor_.numel() * (rank + 1) / n - begin);
-  }
-
-  void complete() override {
-    const at::Tensor own = share(node_->rank());
-    sum_into(own, parts(start_of(own), start_of(own) - start_of(tensor_)));
-    const auto bytes = static_cast<std::int64_t>(own.nbytes());
-    Arena::Block& block = node_->arena().take(bytes);
-    copy(block.pages.start(), start_of(own), bytes);
-    node_->post(second_, &block, block.pages.start());
-    node_->arena().give_back(block);
-    for_each_peer(second_, [&](int peer, const char* data) {
-      const at::Tensor theirs = share(peer);
-      copy(start_of(theirs), data, static_cast<std::int64_t>(theirs.nbytes()));
-    });
-    has_shares_ = true;
-    node_->finish(second_);
-  }
-
-  Call second_;
-  bool has_shares_ = false;
-  at::Tensor tensor_;
-};
+/// Sums all of a tensor on every rank, in two rounds: each rank sums its share, and then all ranks gather the shares.
+void sum_in_shares(const at::Tensor& tensor, const Taking& sum, Taking& gather) {
+  Node& node = sum.node();
+  const at::Tensor own = share_of(tensor, node.rank(), node.world_size());
+  sum_into(own, sum.parts(start_of(own), start_of(own) - start_of(tensor)));
+  show_copy(node, gather.call(), start_of(own), static_cast<std::int64_t>(own.nbytes()));
+  gather.for_each_peer([&](int peer, const char* data) {
+    const at::Tensor theirs = share_of(tensor, peer, node.world_size());
+    copy(start_of(theirs), data, static_cast<std::int64_t>(theirs.nbytes()));
+  });
+  gather.finish();
+}
 
 class NodeTransport : public Transport {
  public:
@@ -213,26 +146,33 @@ class NodeTransport : public Transport {
     const std::int64_t chunk = static_cast<std::int64_t>(buffer.nbytes()) / node_->world_size();
     const Call call = node_->next("all-gather", whose, chunk);
     show(call, start_of(buffer) + node_->rank() * chunk, chunk);
-    return std::make_unique<NodeGather>(node_, call, buffer);
+    return under_way(call, [buffer, chunk](const Taking& taking) {
+      taking.for_each_peer([&](int peer, const char* data) { copy(start_of(buffer) + peer * chunk, data, chunk); });
+    });
   }
 
   std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
                                           std::string_view whose) override {
-    const Call call = node_->next("reduce-scatter", whose, static_cast<std::int64_t>(output.nbytes()));
+    const auto bytes = static_cast<std::int64_t>(output.nbytes()), offset = node_->rank() * bytes;
+    const Call call = node_->next("reduce-scatter", whose, bytes);
     show(call, start_of(input), static_cast<std::int64_t>(input.nbytes()));
-    return std::make_unique<NodeReduceScatter>(node_, call, input, output);
+    return under_way(call, [input, output, offset](const Taking& taking) {
+      sum_into(output, taking.parts(start_of(input) + offset, offset));
+    });
   }
 
   std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view whose) override {
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
     const Call call = node_->next("all-reduce", whose, bytes);
     if (node_->world_size() == 2 || bytes <= kSentWhole) {
-      show_copy(call, start_of(tensor), bytes);  // the tensor itself is about to change
-      return std::make_unique<NodeAllReduce>(node_, call, tensor, Reduction::kSum);
+      show_copy(*node_, call, start_of(tensor), bytes);  // the tensor itself is about to change
+      return under_way(call, [tensor](const Taking& taking) { sum_into(tensor, taking.parts(start_of(tensor), 0)); });
     }
     const Call second = node_->next("all-reduce's gather", whose, bytes);
-    show_copy(call, start_of(tensor), bytes);
-    return std::make_unique<NodeAllReduceInShares>(node_, call, second, tensor);
+    show_copy(*node_, call, start_of(tensor), bytes);
+    return under_way(call, [tensor, gather = Taking(node_, second)](const Taking& taking) mutable {
+      sum_in_shares(tensor, taking, gather);
+    });
   }
 
   void all_reduce(at::Tensor& tensor, Reduction reduction) override {
@@ -240,8 +180,12 @@ class NodeTransport : public Transport {
     if (reduction == Reduction::kSum) return start_all_reduce(flat, {})->wait();
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
     const Call call = node_->next("all-reduce's maximum", {}, bytes);
-    show_copy(call, start_of(flat), bytes);
-    NodeAllReduce(node_, call, flat, reduction).wait();
+    show_copy(*node_, call, start_of(flat), bytes);
+    under_way(call, [&](const Taking& taking) {
+      at::Tensor largest = flat;
+      for (const char* part : taking.parts(start_of(flat), 0))  // only read
+        at::maximum_out(largest, flat, at::from_blob(const_cast<char*>(part), flat.sizes(), flat.options()));
+    })->wait();
   }
 
   void broadcast(at::Tensor& tensor, int root) override {
@@ -265,24 +209,26 @@ class NodeTransport : public Transport {
   void abort(const std::string& why) override { node_->interrupt(why); }
 
  private:
+  template <typename Complete>
+  std::unique_ptr<Pending> under_way(const Call& call, Complete complete) {
+    return make_pending([taking = Taking(node_, call), complete = std::move(complete)]() mutable {
+      const at::NoGradGuard no_grad;
+      complete(taking);
+      taking.finish();
+    });
+  }
+
   /// Lets the peers read `data` until all have finished the call.
   void show(const Call& call, const char* data, std::int64_t bytes) {
     if (auto* block = node_->arena().find(data, bytes)) return node_->post(call, block, data);
-    show_copy(call, data, bytes);
-  }
-
-  void show_copy(const Call& call, const char* data, std::int64_t bytes) {
-    Arena::Block& block = node_->arena().take(bytes);
-    copy(block.pages.start(), data, bytes);
-    node_->post(call, &block, block.pages.start());
-    node_->arena().give_back(block);
+    show_copy(*node_, call, data, bytes);
   }
 
   /// All ranks wait for all, so that a dead peer or another call is told to the root too.
   void broadcast_piece(char* data, std::int64_t bytes, int root, std::string_view whose) {
     const Call call = node_->next("broadcast", whose, bytes);
     if (root == node_->rank()) {
-      show_copy(call, data, bytes);
+      show_copy(*node_, call, data, bytes);
     } else {
       node_->post(call);
     }

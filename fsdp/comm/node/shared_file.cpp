@@ -17,10 +17,6 @@
 
 namespace fsdp::node {
 
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Mapping::~Mapping() {
   if (start_ != nullptr) ::munmap(start_, bytes_);
 }

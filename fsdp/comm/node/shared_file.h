@@ -8,28 +8,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/fd.h"
+
 namespace fsdp::node {
-
-/// An owned file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor();
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 /// Pages of a shared file in this process. Data in them outlives the file's owner while the mapping lives.
 class Mapping {
@@ -71,7 +55,7 @@ class SharedFile {
 
  private:
   explicit SharedFile(int fd) : file_(fd) {}
-  Descriptor file_;
+  base::Fd file_;
 };
 
 /// Rounds up to whole pages.

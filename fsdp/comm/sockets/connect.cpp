@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,27 +14,17 @@
 namespace fsdp::net {
 namespace {
 
-constexpr int kMaxWaiting = 1024;  // connections that were not accepted yet
+constexpr int kMaxWaiting = 4096;  // connections that were not accepted yet
+constexpr const char* kConnections = "connections of ranks: ";
 
-addrinfo* resolve(const std::string& host, const std::string& port) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  const int failed = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  TORCH_CHECK(failed == 0, "connections of ranks: ", host, " port ", port, ": ", ::gai_strerror(failed));
-  return found;
-}
-
-}  // namespace
-
-Socket::~Socket() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
+/// The milliseconds until the deadline, as poll() takes them.
 int left_ms(Deadline deadline) {
   const auto left =
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left, 0, 1 << 30));
 }
+
+}  // namespace
 
 bool is_ready(int fd, short events, Deadline deadline) {
   pollfd one{fd, events, 0};
@@ -45,40 +34,50 @@ bool is_ready(int fd, short events, Deadline deadline) {
   return ready > 0;
 }
 
-void await(int fd, short events, Deadline deadline, const char* what) {
-  TORCH_CHECK(is_ready(fd, events, deadline), "connections of ranks: ", what, ": nobody within the timeout");
+Addresses resolve(const std::string& host, const std::string& port, const std::string& whose) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  const int failed = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  TORCH_CHECK(failed == 0, whose, ::gai_strerror(failed));
+  return {found, &::freeaddrinfo};
 }
 
-std::string port_of(int fd) {
+base::Fd listen_on(const Addresses& addresses, bool reuses) {
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    base::Fd socket(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int on = reuses ? 1 : 0;
+    if (socket && ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        ::bind(socket.get(), address->ai_addr, address->ai_addrlen) == 0 && ::listen(socket.get(), kMaxWaiting) == 0)
+      return socket;
+  }
+  return {};
+}
+
+base::Fd listen_at(const std::string& host) {
+  base::Fd socket = listen_on(resolve(host, "0", kConnections + host + " port 0: "), /*reuses=*/false);
+  TORCH_CHECK(socket, kConnections, "cannot listen at ", host, ": ", std::strerror(errno));
+  return socket;
+}
+
+std::string port_of(int fd, const std::string& whose) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
   char port[NI_MAXSERV] = "";
   TORCH_CHECK(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
                   ::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, nullptr, 0, port, sizeof port,
                                 NI_NUMERICSERV) == 0,
-              "connections of ranks: no port of the own socket: ", std::strerror(errno));
+              whose, std::strerror(errno));
   return port;
 }
 
-Socket listen_at(const std::string& host) {
-  addrinfo* const found = resolve(host, "0");
-  Socket socket{::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  const bool listens = socket.get() >= 0 && ::bind(socket.get(), found->ai_addr, found->ai_addrlen) == 0 &&
-                       ::listen(socket.get(), kMaxWaiting) == 0;
-  ::freeaddrinfo(found);
-  TORCH_CHECK(listens, "connections of ranks: cannot listen at ", host, ": ", std::strerror(errno));
-  return socket;
-}
-
-Socket connect_to(const std::string& host, const std::string& port, std::chrono::milliseconds timeout) {
-  addrinfo* const found = resolve(host, port);
-  Socket socket{::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+base::Fd connect_to(const std::string& host, const std::string& port, std::chrono::milliseconds timeout) {
+  const Addresses found = resolve(host, port, kConnections + host + " port " + port + ": ");
+  base::Fd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval patience{.tv_sec = timeout.count() / 1000 + 1, .tv_usec = 0};  // also of connect()
-  const bool connects = socket.get() >= 0 &&
+  const bool connects = socket &&
                         ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0 &&
                         ::connect(socket.get(), found->ai_addr, found->ai_addrlen) == 0;
-  ::freeaddrinfo(found);
-  TORCH_CHECK(connects, "connections of ranks: cannot connect to ", host, " port ", port, ": ", std::strerror(errno));
+  TORCH_CHECK(connects, kConnections, "cannot connect to ", host, " port ", port, ": ", std::strerror(errno));
   return socket;
 }
 

@@ -5,7 +5,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -37,8 +36,7 @@ bool read_hello(int fd, Hello& hello) {
   const auto deadline = Clock::now() + kHelloPatience;
   std::size_t have = 0;
   while (have < sizeof hello) {
-    pollfd one{fd, POLLIN, 0};
-    if (::poll(&one, 1, net::left_ms(deadline)) < 0 && errno == EINTR) continue;
+    if (!net::is_ready(fd, POLLIN, deadline)) return false;
     const ssize_t count = ::recv(fd, reinterpret_cast<char*>(&hello) + have, sizeof hello - have, MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
@@ -52,16 +50,9 @@ bool read_hello(int fd, Hello& hello) {
 PeerSockets::PeerSockets(c10d::Store& store, int rank, int world_size, const std::string& address,
                          std::chrono::milliseconds timeout, const std::function<void()>& check_peers)
     : rank_(rank), timeout_(timeout), peers_(static_cast<std::size_t>(world_size)) {
-  try {
-    meet(store, address, check_peers);
-    wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    TORCH_CHECK(wake_fd_ >= 0, "connections of ranks: eventfd: ", std::strerror(errno));
-  } catch (...) {
-    for (const Peer& peer : peers_) {
-      if (peer.fd >= 0) ::close(peer.fd);
-    }
-    throw;
-  }
+  meet(store, address, check_peers);
+  wake_fd_ = base::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  TORCH_CHECK(wake_fd_, "connections of ranks: eventfd: ", std::strerror(errno));
   thread_ = std::thread([this] { run(); });
 }
 
@@ -72,37 +63,31 @@ PeerSockets::~PeerSockets() {
   }
   wake();
   thread_.join();
-  for (const Peer& peer : peers_) {
-    if (peer.fd >= 0) ::close(peer.fd);
-  }
-  ::close(wake_fd_);
 }
 
 /// A rank connects to those before it, and accepts those after it. They know its secret from the store.
 void PeerSockets::meet(c10d::Store& store, const std::string& address, const std::function<void()>& check_peers) {
-  const net::Socket listening = net::listen_at(address);
+  const base::Fd listening = net::listen_at(address);
   std::random_device random;
   const std::uint64_t secret = std::uint64_t{random()} << 32 | random();
-  const std::string mine = std::to_string(secret) + " " + net::port_of(listening.get()) + " " + address;
-  store.set("peer-" + std::to_string(rank_), std::vector<std::uint8_t>(mine.begin(), mine.end()));
+  const std::string port = net::port_of(listening.get(), "connections of ranks: no port of the own socket: ");
+  store.set("peer-" + std::to_string(rank_), std::to_string(secret) + " " + port + " " + address);
   connect_before(store);
   accept_after(listening.get(), secret, check_peers);
-  for (const Peer& peer : peers_) {
-    if (peer.fd >= 0) net::set_options(peer.fd);
-  }
+  for (const Peer& peer : peers_)
+    if (peer.fd) net::set_options(peer.fd.get());
 }
 
 void PeerSockets::connect_before(c10d::Store& store) {
   for (int other = 0; other < rank_; ++other) {
-    const auto bytes = store.get("peer-" + std::to_string(other));
-    std::istringstream text(std::string(bytes.begin(), bytes.end()));
+    std::istringstream text(store.get_to_str("peer-" + std::to_string(other)));
     Hello hello{0, rank_};
     std::string port, host;
     text >> hello.secret >> port >> host;
-    net::Socket socket = net::connect_to(host, port, timeout_);
+    base::Fd socket = net::connect_to(host, port, timeout_);
     TORCH_CHECK(::send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello, "connections of ranks: rank ",
                 other, " is gone");
-    peers_[static_cast<std::size_t>(other)].fd = socket.release();
+    peers_[static_cast<std::size_t>(other)].fd = std::move(socket);
   }
 }
 
@@ -112,22 +97,23 @@ void PeerSockets::accept_after(int listening, std::uint64_t secret, const std::f
     while (check_peers && !net::is_ready(listening, POLLIN, std::min(deadline, Clock::now() + kLook)) &&
            Clock::now() < deadline)
       check_peers();
-    net::await(listening, POLLIN, deadline, "waiting for later ranks");
-    net::Socket socket{::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC)};
+    TORCH_CHECK(net::is_ready(listening, POLLIN, deadline),
+                "connections of ranks: waiting for later ranks: nobody within the timeout");
+    base::Fd socket(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
     Hello hello;
     const auto ranks = static_cast<std::int64_t>(peers_.size());
-    if (socket.get() < 0 || !read_hello(socket.get(), hello)) continue;
+    if (!socket || !read_hello(socket.get(), hello)) continue;
     if (hello.secret != secret || hello.rank <= rank_ || hello.rank >= ranks) continue;  // a stranger
     Peer& peer = peers_[static_cast<std::size_t>(hello.rank)];
-    if (peer.fd >= 0) continue;
-    peer.fd = socket.release();
+    if (peer.fd) continue;
+    peer.fd = std::move(socket);
     --missing;
   }
 }
 
 void PeerSockets::wake() {
   const std::uint64_t one = 1;
-  (void)!::write(wake_fd_, &one, sizeof one);
+  (void)!::write(wake_fd_.get(), &one, sizeof one);
 }
 
 PeerSockets::Pending PeerSockets::post(int peer, std::uint64_t tag, const at::Tensor& tensor) {
@@ -182,14 +168,13 @@ void PeerSockets::fail(Peer& peer, const std::string& why) {
   }
   if (peer.arriving) peer.arriving->error = why;
   peer.arriving.reset();
-  if (peer.fd >= 0) ::shutdown(peer.fd, SHUT_RDWR);
+  if (peer.fd) ::shutdown(peer.fd.get(), SHUT_RDWR);
   changed_.notify_all();
 }
 
 void PeerSockets::fail_all(const std::string& why) {
-  for (Peer& peer : peers_) {
+  for (Peer& peer : peers_)
     if (peer.error.empty()) fail(peer, why);
-  }
   wake();
 }
 
@@ -212,7 +197,7 @@ void PeerSockets::write_some(Peer& peer, std::unique_lock<std::mutex>& lock, boo
                                      static_cast<std::size_t>(transfer->bytes - begin)};
     }
     if (unlocks) lock.unlock();
-    const ssize_t written = ::sendmsg(peer.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t written = ::sendmsg(peer.fd.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     const int why = errno;
     if (unlocks) lock.lock();
     if (!peer.error.empty()) return;
@@ -254,7 +239,7 @@ bool PeerSockets::read_some(Peer& peer, std::unique_lock<std::mutex>& lock) {
   const Pending transfer = peer.arriving;  // holds the memory while nobody holds the mutex
   if (wanted > 0) {
     lock.unlock();
-    const ssize_t count = ::recv(peer.fd, into, static_cast<std::size_t>(wanted), MSG_DONTWAIT);
+    const ssize_t count = ::recv(peer.fd.get(), into, static_cast<std::size_t>(wanted), MSG_DONTWAIT);
     const int why = errno;
     lock.lock();
     if (!peer.error.empty()) return false;
@@ -282,16 +267,16 @@ void PeerSockets::run() {
   std::vector<Peer*> of_socket;
   std::unique_lock<std::mutex> lock(mutex_);
   while (!ends_) {
-    sockets.assign(1, {wake_fd_, POLLIN, 0});
+    sockets.assign(1, {wake_fd_.get(), POLLIN, 0});
     of_socket.assign(1, nullptr);
     for (Peer& peer : peers_) {
-      if (peer.fd < 0 || !peer.error.empty()) continue;
+      if (!peer.fd || !peer.error.empty()) continue;
       while (read_some(peer, lock)) {
       }
       write_some(peer, lock, /*unlocks=*/true);
       if (!peer.error.empty()) continue;
       const int events = (peer.is_parked ? 0 : POLLIN) | (peer.sends.empty() ? 0 : POLLOUT);
-      sockets.push_back({peer.fd, static_cast<short>(events), 0});
+      sockets.push_back({peer.fd.get(), static_cast<short>(events), 0});
       of_socket.push_back(&peer);
     }
     if (ends_) return;
@@ -299,7 +284,7 @@ void PeerSockets::run() {
     (void)::poll(sockets.data(), sockets.size(), -1);
     if (sockets[0].revents != 0) {
       std::uint64_t count = 0;
-      (void)!::read(wake_fd_, &count, sizeof count);
+      (void)!::read(wake_fd_.get(), &count, sizeof count);
     }
     lock.lock();
     for (std::size_t i = 1; i < sockets.size(); ++i) {

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/fd.h"
+
 namespace c10d {
 class Store;
 }
@@ -72,7 +74,7 @@ class PeerSockets {
     std::int64_t bytes = 0;
   };
   struct Peer {
-    int fd = -1;
+    base::Fd fd;
     std::string error;  // not empty: the connection is gone
     std::deque<Pending> sends, receives;
     Header header;  // of the message that arrives
@@ -98,7 +100,7 @@ class PeerSockets {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Peer> peers_;  // by rank; the own one is not connected
-  int wake_fd_ = -1;
+  base::Fd wake_fd_;
   bool ends_ = false;
   std::thread thread_;
 };

@@ -4,7 +4,6 @@
 #include <ATen/ops/maximum.h>
 #include <c10/util/Exception.h>
 
-#include <functional>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
@@ -20,29 +19,27 @@ namespace {
 // [Note: exchange] Every pair of ranks exchanges its parts directly, to and from the engine's own buffers. That sends
 // (N-1)/N of the bytes without a copy. The thread of PeerSockets moves the bytes while the rank computes.
 
-/// Facts that both ends of an exchange must agree on.
-struct Topic {
-  const char* kind;
-  std::string_view whose;
-  std::int64_t bytes;    // of one rank's part
-  std::uint32_t number;  // of the collective on this rank
-};
-
 // [Note: tags] PeerSockets matches a send and a receive by peer and tag. The tag keeps concurrent collectives apart by
 // the low bits of their number. Its other bits are a hash of kind, owner and size. So two ranks that run units in
 // another order find no partner, and wait until the watcher or the timeout ends that. With the number alone they would
 // exchange the bytes of different units.
 constexpr int kNumberBits = 10, kHashBits = 21;
 
-int tag_of(const Topic& topic) {
-  Fnv1a hash;
-  hash.add(topic.kind);
-  hash.add(topic.whose);
-  hash.add(static_cast<std::uint64_t>(topic.bytes));
-  const std::uint64_t folded = hash.value() ^ hash.value() >> 32;
-  return static_cast<int>((folded & ((1U << kHashBits) - 1)) << kNumberBits |
-                          (topic.number & ((1U << kNumberBits) - 1)));
-}
+/// Facts that both ends of an exchange must agree on.
+struct Topic {
+  const char* kind;
+  std::string_view whose;
+  std::int64_t bytes;    // of one rank's part
+  std::uint32_t number;  // of the collective on this rank
+  std::uint64_t tag = make_tag();
+
+ private:
+  std::uint64_t make_tag() const {
+    const std::uint64_t hash = Fnv1a().add(kind).add(whose).add(static_cast<std::uint64_t>(bytes)).value();
+    const std::uint64_t folded = hash ^ hash >> 32;
+    return (folded & ((1U << kHashBits) - 1)) << kNumberBits | (number & ((1U << kNumberBits) - 1));
+  }
+};
 
 /// A send to or a receive from one peer. Either the start or the wait throws when the peer is gone.
 class Exchange {
@@ -77,17 +74,6 @@ class Exchange {
   PeerSockets::Pending transfer_;
 };
 
-class PendingGather : public Pending {
- public:
-  explicit PendingGather(std::vector<Exchange> exchanges) : exchanges_(std::move(exchanges)) {}
-  void wait() override {
-    for (const Exchange& exchange : exchanges_) exchange.wait();
-  }
-
- private:
-  std::vector<Exchange> exchanges_;
-};
-
 /// A sum of parts that all ranks have, of which the own one is here and the others are on their way.
 class Summing {
  public:
@@ -103,6 +89,7 @@ class Summing {
 
   /// Waits for everything under way and writes the sum.
   void finish(const at::Tensor& output) {
+    const at::NoGradGuard no_grad;
     for (const Exchange& exchange : exchanges_) exchange.wait();
     tree_sum(parts_, may_change_, output);
     parts_.clear();
@@ -113,36 +100,6 @@ class Summing {
   std::vector<at::Tensor> parts_;  // by rank
   std::vector<bool> may_change_;
   std::vector<Exchange> exchanges_;
-};
-
-class PendingReduceScatter : public Pending {
- public:
-  PendingReduceScatter(Summing sum, at::Tensor output) : sum_(std::move(sum)), output_(std::move(output)) {}
-  void wait() override {
-    const at::NoGradGuard no_grad;
-    sum_.finish(output_);
-  }
-
- private:
-  Summing sum_;
-  at::Tensor output_;
-};
-
-/// Each rank sums its part, and then all ranks gather the parts. `gather` starts that; null: the part is the whole.
-class PendingAllReduce : public Pending {
- public:
-  PendingAllReduce(Summing sum, at::Tensor own, std::function<std::unique_ptr<Pending>()> gather)
-      : sum_(std::move(sum)), own_(std::move(own)), gather_(std::move(gather)) {}
-  void wait() override {
-    const at::NoGradGuard no_grad;
-    sum_.finish(own_);
-    if (gather_) gather_()->wait();
-  }
-
- private:
-  Summing sum_;
-  at::Tensor own_;
-  std::function<std::unique_ptr<Pending>()> gather_;
 };
 
 class SocketTransport : public Transport {
@@ -161,40 +118,31 @@ class SocketTransport : public Transport {
 
   std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose) override {
     const Topic topic = next("all-gather", whose, static_cast<std::int64_t>(buffer.nbytes()) / world_size_);
-    const int tag = tag_of(topic);
-    std::vector<Exchange> exchanges;
-    for (int i = 1; i < world_size_; ++i) exchanges.push_back(receive(topic, part(buffer, before(i)), before(i), tag));
-    for (int i = 1; i < world_size_; ++i) exchanges.push_back(send(topic, part(buffer, rank_), after(i), tag));
-    return std::make_unique<PendingGather>(std::move(exchanges));
+    return gather_parts(topic, [&](int rank) { return part(buffer, rank); });
   }
 
   std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
                                           std::string_view whose) override {
     const Topic topic = next("reduce-scatter", whose, static_cast<std::int64_t>(output.nbytes()));
-    return std::make_unique<PendingReduceScatter>(exchange_parts(topic, [&](int rank) { return part(input, rank); }),
-                                                  output);
+    Summing sum = exchange_parts(topic, [&](int rank) { return part(input, rank); });
+    return make_pending([sum = std::move(sum), output]() mutable { sum.finish(output); });
   }
 
+  /// Each rank sums its share, and then all ranks gather the shares.
   std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view whose) override {
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
     const Topic topic = next("all-reduce", whose, bytes);
     // Two ranks send as much either way, and little is better sent once than in two rounds.
     if (world_size_ == 2 || bytes <= kSentWhole) {
-      return std::make_unique<PendingAllReduce>(exchange_parts(topic, [&](int) { return tensor; }), tensor, nullptr);
+      Summing sum = exchange_parts(topic, [&](int) { return tensor; });
+      return make_pending([sum = std::move(sum), tensor]() mutable { sum.finish(tensor); });
     }
-    const auto share = [tensor, this](int rank) {
-      const std::int64_t begin = tensor.numel() * rank / world_size_, end = tensor.numel() * (rank + 1) / world_size_;
-      return tensor.narrow(0, begin, end - begin);
-    };
     const Topic second = next("all-reduce's gather", whose, bytes);
-    const auto gather = [this, share, second] {
-      const int tag = tag_of(second);
-      std::vector<Exchange> exchanges;
-      for (int i = 1; i < world_size_; ++i) exchanges.push_back(receive(second, share(before(i)), before(i), tag));
-      for (int i = 1; i < world_size_; ++i) exchanges.push_back(send(second, share(rank_), after(i), tag));
-      return std::make_unique<PendingGather>(std::move(exchanges));
-    };
-    return std::make_unique<PendingAllReduce>(exchange_parts(topic, share), share(rank_), gather);
+    const auto share = [tensor, this](int rank) { return share_of(tensor, rank, world_size_); };
+    return make_pending([this, sum = exchange_parts(topic, share), share, second]() mutable {
+      sum.finish(share(rank_));
+      gather_parts(second, share)->wait();
+    });
   }
 
   void all_reduce(at::Tensor& tensor, Reduction reduction) override {
@@ -202,13 +150,12 @@ class SocketTransport : public Transport {
     if (reduction == Reduction::kSum) return start_all_reduce(flat, {})->wait();
     const at::NoGradGuard no_grad;
     const Topic topic = next("all-reduce's maximum", {}, static_cast<std::int64_t>(tensor.nbytes()));
-    const int tag = tag_of(topic);
     const at::Tensor own = flat.clone();  // the tensor itself changes while it is sent
     std::vector<Exchange> sends;
-    for (int i = 1; i < world_size_; ++i) sends.push_back(send(topic, own, after(i), tag));
+    for (int i = 1; i < world_size_; ++i) sends.push_back(send(topic, own, after(i)));
     const at::Tensor theirs = at::empty_like(flat);
     for (int i = 1; i < world_size_; ++i) {
-      receive(topic, theirs, before(i), tag).wait();
+      receive(topic, theirs, before(i)).wait();
       at::maximum_out(tensor, tensor, theirs.view(tensor.sizes()));
     }
     for (const Exchange& sent : sends) sent.wait();
@@ -218,25 +165,24 @@ class SocketTransport : public Transport {
   void broadcast(at::Tensor& tensor, int root) override {
     const std::string whose = "rank " + std::to_string(root);
     const Topic topic = next("broadcast", whose, static_cast<std::int64_t>(tensor.nbytes()));
-    const int tag = tag_of(topic), place = (rank_ - root + world_size_) % world_size_;
+    const int place = (rank_ - root + world_size_) % world_size_;
     const auto rank_at = [&](int at) { return (at + root) % world_size_; };
     int distance = 1;
     while (distance < world_size_ && (place & distance) == 0) distance *= 2;
-    if (place != 0) receive(topic, tensor, rank_at(place - distance), tag).wait();
+    if (place != 0) receive(topic, tensor, rank_at(place - distance)).wait();
     std::vector<Exchange> sends;
     for (distance /= 2; distance > 0; distance /= 2)
-      if (place + distance < world_size_) sends.push_back(send(topic, tensor, rank_at(place + distance), tag));
+      if (place + distance < world_size_) sends.push_back(send(topic, tensor, rank_at(place + distance)));
     for (const Exchange& sent : sends) sent.wait();
   }
 
   /// In rounds: in round k each rank hears from the rank 2^k before it, and so of the 2^k ranks before that one.
   void barrier() override {
     const Topic topic = next("barrier", {}, 0);
-    const int tag = tag_of(topic);
     const at::Tensor nothing = at::empty({0}, at::kByte);
     for (int distance = 1; distance < world_size_; distance *= 2) {
-      const Exchange sent = send(topic, nothing, after(distance), tag);
-      receive(topic, nothing, before(distance), tag).wait();
+      const Exchange sent = send(topic, nothing, after(distance));
+      receive(topic, nothing, before(distance)).wait();
       sent.wait();
     }
   }
@@ -253,29 +199,38 @@ class SocketTransport : public Transport {
     return buffer.narrow(0, rank * chunk, chunk);
   }
 
+  /// Sends each peer the own part and receives the parts of all.
+  template <typename Part>
+  std::unique_ptr<Pending> gather_parts(const Topic& topic, const Part& part_of) {
+    std::vector<Exchange> exchanges;
+    for (int i = 1; i < world_size_; ++i) exchanges.push_back(receive(topic, part_of(before(i)), before(i)));
+    for (int i = 1; i < world_size_; ++i) exchanges.push_back(send(topic, part_of(rank_), after(i)));
+    return make_pending([exchanges = std::move(exchanges)] {
+      for (const Exchange& exchange : exchanges) exchange.wait();
+    });
+  }
+
   /// Sends each peer its share and receives everybody's parts of the own share.
   template <typename Share>
   Summing exchange_parts(const Topic& topic, const Share& share) {
-    const int tag = tag_of(topic);
     const at::Tensor own = share(rank_);
     Summing sum(rank_, world_size_, own);
     for (int i = 1; i < world_size_; ++i) {
       const at::Tensor part = parts_.tensor(own.numel(), own.options());
-      sum.expect(before(i), part, receive(topic, part, before(i), tag));
+      sum.expect(before(i), part, receive(topic, part, before(i)));
     }
-    for (int i = 1; i < world_size_; ++i) sum.send(send(topic, share(after(i)), after(i), tag));
+    for (int i = 1; i < world_size_; ++i) sum.send(send(topic, share(after(i)), after(i)));
     return sum;
   }
 
   Topic next(const char* kind, std::string_view whose, std::int64_t bytes) { return {kind, whose, bytes, number_++}; }
 
-  Exchange receive(const Topic& topic, const at::Tensor& into, int peer, int tag) {
-    return {topic, rank_, peer, sockets_,
-            [&] { return sockets_->receive(peer, static_cast<std::uint64_t>(tag), into); }};
+  Exchange receive(const Topic& topic, const at::Tensor& into, int peer) {
+    return {topic, rank_, peer, sockets_, [&] { return sockets_->receive(peer, topic.tag, into); }};
   }
 
-  Exchange send(const Topic& topic, const at::Tensor& from, int peer, int tag) {
-    return {topic, rank_, peer, sockets_, [&] { return sockets_->send(peer, static_cast<std::uint64_t>(tag), from); }};
+  Exchange send(const Topic& topic, const at::Tensor& from, int peer) {
+    return {topic, rank_, peer, sockets_, [&] { return sockets_->send(peer, topic.tag, from); }};
   }
 
   c10::intrusive_ptr<c10d::Store> store_;  // rank 0 may serve it, and others may still read there

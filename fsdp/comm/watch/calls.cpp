@@ -9,12 +9,7 @@ namespace fsdp::watch {
 namespace {
 
 std::uint64_t digest_of(std::string_view kind, std::string_view whose, std::int64_t bytes) {
-  Fnv1a hash;
-  hash.add(kind);
-  hash.add(std::uint64_t{0});
-  hash.add(whose);
-  hash.add(static_cast<std::uint64_t>(bytes));
-  return hash.value();
+  return Fnv1a().add(kind).add(std::uint64_t{0}).add(whose).add(static_cast<std::uint64_t>(bytes)).value();
 }
 
 /// The first `most` bytes of a UTF-8 text, or less, so that no character is cut.

@@ -13,6 +13,7 @@ namespace fsdp::watch {
 namespace {
 
 constexpr std::size_t kNamed = 8;  // ranks that a text names
+constexpr std::size_t kLongestLine = 1 << 20;
 
 std::string call_text(const std::string& group, const Call& call) {
   return "call " + std::to_string(call.number) + " of " + group + ", " + call.text();
@@ -85,22 +86,14 @@ std::string names_of(const std::vector<int>& ranks) {
 }
 
 Json Answer::json() const {
-  Json out{Json::Object{}};
-  out["belongs"] = belongs;
+  Json::Array list;
+  for (const Call& call : calls)
+    list.push_back(Json::Array{call.number, call.kind, call.whose, call.bytes, static_cast<std::int64_t>(call.digest)});
+  Json out = Json::Object{{"belongs", belongs},
+                          {"unchanged_ms", std::int64_t{unchanged.count()}},
+                          {"elsewhere", elsewhere},
+                          {"calls", std::move(list)}};
   if (waits_in) out["waits_in"] = *waits_in;
-  out["unchanged_ms"] = static_cast<std::int64_t>(unchanged.count());
-  out["elsewhere"] = elsewhere;
-  Json list{Json::Array{}};
-  for (const Call& call : calls) {
-    Json row{Json::Array{}};
-    row.push_back(call.number);
-    row.push_back(call.kind);
-    row.push_back(call.whose);
-    row.push_back(call.bytes);
-    row.push_back(static_cast<std::int64_t>(call.digest));
-    list.push_back(std::move(row));
-  }
-  out["calls"] = std::move(list);
   return out;
 }
 
@@ -153,9 +146,7 @@ void Hub::came(int rank) {
 }
 
 void Hub::gone(int rank, const std::string& why) {
-  Json message;
-  message["why"] = why;
-  lost(rank, std::move(message));
+  lost(rank, Json::Object{{"why", why}});
 }
 
 void Hub::lost(int rank, Json message) {
@@ -177,9 +168,7 @@ void Hub::heard(int rank, const Json& message, Clock::time_point now) {
     for (const int member : question.ranks)
       if (!gone_.contains(member)) question.silent.insert(member);
     question.deadline = now + patience_;
-    Json query;
-    query["query"] = *group;
-    tell(question.ranks, query);
+    tell(question.ranks, Json::Object{{"query", *group}});
   } else if (const Json* answered = message.find("answer")) {
     const auto question = questions_.find(answered->as_string());
     if (question == questions_.end()) return;  // came too late
@@ -189,10 +178,7 @@ void Hub::heard(int rank, const Json& message, Clock::time_point now) {
   } else if (const Json* verdict = message.find("verdict")) {
     decide(verdict->as_string());
   } else if (const Json* made = message.find("bye")) {
-    Json left;
-    left["why"] = "its mesh was destroyed";
-    left["made"] = *made;
-    lost(rank, std::move(left));
+    lost(rank, Json::Object{{"why", "its mesh was destroyed"}, {"made", *made}});
   } else {
     throw JsonError("a message of no known kind");
   }
@@ -221,26 +207,15 @@ void Hub::tell_all(const Json& message) {
 /// The first verdict stays. It names the cause, and later ones may name its consequences.
 void Hub::decide(const std::string& verdict) {
   if (verdict_.empty()) verdict_ = verdict;
-  Json message;
-  message["verdict"] = verdict_;
-  tell_all(message);
+  tell_all(Json::Object{{"verdict", verdict_}});
 }
 
 void Hub::conclude(const std::string& group, const Question& question) {
   const Finding finding = judge(group, question.answers, question.silent);
   if (!finding.difference.empty()) return decide(finding.difference);
   if (finding.late.empty()) return;
-  Json message;
-  message["late"] = finding.late;
-  message["group"] = group;
-  tell(question.ranks, message);
+  tell(question.ranks, Json::Object{{"late", finding.late}, {"group", group}});
 }
-
-namespace {
-
-constexpr std::size_t kLongestLine = 1 << 20;
-
-}  // namespace
 
 void Line::put(const std::string& text) {
   if (is_gone_) return;
@@ -252,7 +227,7 @@ void Line::flush() {
   while (wants_to_write()) {
     const ssize_t sent = ::send(fd(), out_.data(), out_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (sent < 0 && errno == EAGAIN) return;
     if (sent < 0) {
       out_.clear();  // take() reads what has arrived, and then learns that the other end is gone
       return;
@@ -267,7 +242,7 @@ std::vector<std::string> Line::take() {
   while (!is_gone_) {
     const ssize_t got = ::recv(fd(), part.data(), part.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (got < 0 && errno == EAGAIN) break;
     if (got <= 0) {
       is_gone_ = true;
       break;
@@ -285,17 +260,9 @@ std::vector<std::string> Line::take() {
 // A close() with unread bytes would reset the connection, and the other end might lose the last lines.
 void Line::close(std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (wants_to_write() && std::chrono::steady_clock::now() < deadline) {
-    pollfd one{fd(), POLLOUT, 0};
-    (void)::poll(&one, 1, net::left_ms(deadline));
-    flush();
-  }
+  while (wants_to_write() && net::is_ready(fd(), POLLOUT, deadline)) flush();
   ::shutdown(fd(), SHUT_WR);
-  while (!is_gone_ && std::chrono::steady_clock::now() < deadline) {
-    pollfd one{fd(), POLLIN, 0};
-    (void)::poll(&one, 1, net::left_ms(deadline));
-    take();
-  }
+  while (!is_gone_ && net::is_ready(fd(), POLLIN, deadline)) take();
 }
 
 }  // namespace fsdp::watch

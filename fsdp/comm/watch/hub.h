@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "fsdp/comm/sockets/connect.h"
 #include "fsdp/comm/watch/calls.h"
 #include "fsdp/text/json.h"
@@ -91,7 +92,7 @@ class Hub {
 /// Lines of text in both directions over a socket. No call waits, but close(). Not thread-safe.
 class Line {
  public:
-  explicit Line(net::Socket socket) : socket_(std::move(socket)) {}
+  explicit Line(base::Fd socket) : socket_(std::move(socket)) {}
 
   int fd() const { return socket_.get(); }
   /// Sends the text and a line's end. What the kernel does not take now waits for flush().
@@ -106,7 +107,7 @@ class Line {
   void close(std::chrono::milliseconds patience);
 
  private:
-  net::Socket socket_;
+  base::Fd socket_;
   std::string in_, out_;
   bool is_gone_ = false;
 };

@@ -14,8 +14,6 @@
 #include <sstream>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "fsdp/comm/watch/calls.h"
-#include "fsdp/comm/watch/hub.h"
 #include "fsdp/tracing/error_text.h"
 
 namespace fsdp::watch {
@@ -26,6 +24,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kShortestTick{5}, kLongestTick{250};
 constexpr int kMostGaps = 16;  // the longest time between two questions, in patiences
 constexpr milliseconds kGoodbyePatience{500};
+constexpr milliseconds kWaitLook{200};  // how long a wait at the store sleeps until it looks again who is gone
 constexpr const char* kMeeting = "meeting of the ranks: ";
 constexpr const char* kGivenUp = "given up";  // the key of why rank 0 has left before all had come
 
@@ -52,12 +51,11 @@ Watcher::Watcher(c10d::Store& store, int rank, int world_size, WatchOptions opti
       began_(now_),
       next_roll_(now_ + options_.late_after) {
   TORCH_CHECK(world_size > 1, "watcher: a world of one rank has nobody to wait for");
-  wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  TORCH_CHECK(wake_fd_ >= 0, "watcher: eventfd: ", std::strerror(errno));
+  wake_fd_ = base::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  TORCH_CHECK(wake_fd_, "watcher: eventfd: ", std::strerror(errno));
   try {
     meet(store);
   } catch (const std::exception& error) {
-    ::close(wake_fd_);
     const std::string why = text_of(error);
     TORCH_CHECK(!why.starts_with(kMeeting), why);
     TORCH_CHECK(false, kMeeting, "rank ", rank, " has no connection to rank 0: ", why);
@@ -67,8 +65,7 @@ Watcher::Watcher(c10d::Store& store, int rank, int world_size, WatchOptions opti
   try {
     await_all();
   } catch (const c10::Error& error) {
-    const std::string why = text_of(error);
-    store.set(kGivenUp, std::vector<std::uint8_t>(why.begin(), why.end()));  // for those that come too late
+    store.set(kGivenUp, text_of(error));  // for those that come too late
     throw;
   }
 }
@@ -85,7 +82,6 @@ void Watcher::await_all() {
   lock.unlock();
   wake();
   thread_.join();
-  ::close(wake_fd_);
   TORCH_CHECK(false, kMeeting, why);
 }
 
@@ -111,10 +107,8 @@ void Watcher::call_the_roll() {
   const std::string text = names_of(late) + (late.size() == 1 ? " has" : " have") + " not come for " +
                            std::to_string(waited.count()) + " s to where the ranks meet, at rank 0, " + who_am_i();
   say(text);
-  Json message;
-  message["roll"] = text;
   for (Guest& guest : guests_)
-    if (guest.rank >= 0) guest.line.put(message.dump());
+    if (guest.rank >= 0) guest.line.put(Json(Json::Object{{"roll", text}}).dump());
 }
 
 void Watcher::note_gone(int rank, Gone gone) {
@@ -140,38 +134,33 @@ void Watcher::meet(c10d::Store& store) {
     std::random_device random;
     secret_ = std::to_string(std::uint64_t{random()} << 32 | random());
     listening_ = net::listen_at(address);
-    const std::string card = secret_ + " " + net::port_of(listening_.get()) + " " + address + " " + who_am_i();
-    store.set(key, std::vector<std::uint8_t>(card.begin(), card.end()));
+    const std::string port = net::port_of(listening_.get(), "connections of ranks: no port of the own socket: ");
+    store.set(key, secret_ + " " + port + " " + address + " " + who_am_i());
     hub_.emplace(2 * options_.patience, [this](int rank, const Json& message) { tell_rank(rank, message); });
     hub_->came(0);
     return;
   }
-  std::vector<std::uint8_t> bytes;
+  std::string written;
   {
     const LateWord word(
         options_.late_after, [this](const std::string& text) { say(text); }, "rank 0",
         "it has not opened the place where the ranks meet");
-    bytes = store.get(key);
+    written = store.get_to_str(key);
   }
-  std::istringstream card(std::string(bytes.begin(), bytes.end()));
+  std::istringstream card(written);
   std::string port, host;
   card >> secret_ >> port >> host;
   std::getline(card >> std::ws, who_hub_);
-  net::Socket socket;
+  base::Fd socket;
   try {
     socket = net::connect_to(host, port, options_.timeout);
   } catch (const c10::Error&) {
     if (!store.check({kGivenUp})) throw;
-    const auto why = store.get(kGivenUp);
-    TORCH_CHECK(false, std::string(why.begin(), why.end()));
+    TORCH_CHECK(false, store.get_to_str(kGivenUp));
   }
   net::set_options(socket.get());
   to_hub_.emplace(std::move(socket));
-  Json hello;
-  hello["secret"] = secret_;
-  hello["rank"] = rank_;
-  hello["who"] = who_am_i();
-  to_hub_->put(hello.dump());
+  to_hub_->put(Json(Json::Object{{"secret", secret_}, {"rank", rank_}, {"who", who_am_i()}}).dump());
 }
 
 Watcher::~Watcher() {
@@ -182,7 +171,6 @@ Watcher::~Watcher() {
   changed_.notify_all();
   wake();
   thread_.join();
-  ::close(wake_fd_);
 }
 
 void Watcher::watch(std::shared_ptr<Calls> calls, Watched watched) {
@@ -220,7 +208,7 @@ std::string Watcher::explain(const Calls& calls) {
 
 void Watcher::wake() {
   const std::uint64_t one = 1;
-  (void)!::write(wake_fd_, &one, sizeof one);
+  (void)!::write(wake_fd_.get(), &one, sizeof one);
 }
 
 void Watcher::run() {
@@ -242,7 +230,7 @@ void Watcher::run() {
 
 /// Until a message or a wake comes, or it is time to look.
 void Watcher::sleep() {
-  std::vector<pollfd> sockets{{wake_fd_, POLLIN, 0}};
+  std::vector<pollfd> sockets{{wake_fd_.get(), POLLIN, 0}};
   const auto add = [&](const Line& line) {
     sockets.push_back({line.fd(), static_cast<short>(POLLIN | (line.wants_to_write() ? POLLOUT : 0)), 0});
   };
@@ -252,7 +240,7 @@ void Watcher::sleep() {
   (void)::poll(sockets.data(), sockets.size(),
                static_cast<int>(std::chrono::duration_cast<milliseconds>(tick_).count()));
   std::uint64_t count = 0;
-  (void)!::read(wake_fd_, &count, sizeof count);
+  (void)!::read(wake_fd_.get(), &count, sizeof count);
 }
 
 void Watcher::hear() {
@@ -260,8 +248,8 @@ void Watcher::hear() {
   if (!hub_) return;
   pollfd one{listening_.get(), POLLIN, 0};
   while (::poll(&one, 1, 0) == 1) {
-    net::Socket socket{::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
-    if (socket.get() < 0) break;
+    base::Fd socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket) break;
     net::set_options(socket.get());
     guests_.push_back({Line(std::move(socket)), -1, ""});
   }
@@ -423,10 +411,8 @@ std::string Watcher::look_at(Entry& entry, bool failing) {
   if (failing || now_ >= entry.next_question) {
     entry.next_question = now_ + entry.gap;
     entry.gap = std::min(2 * entry.gap, kMostGaps * options_.patience);
-    Json question;
-    question["ask"] = entry.watched.group;
-    question["ranks"] = Json::Array(entry.watched.ranks.begin(), entry.watched.ranks.end());
-    tell_hub(question);
+    tell_hub(Json::Object{{"ask", entry.watched.group},
+                          {"ranks", Json::Array(entry.watched.ranks.begin(), entry.watched.ranks.end())}});
   }
   if (now_ >= entry.next_word && !entry.late.empty()) {
     entry.next_word = now_ + 2 * (now_ - entry.since);
@@ -461,9 +447,7 @@ void Watcher::say(const std::string& text) const {
 /// The hub makes sure that all ranks get the same verdict. Without it each rank has its own.
 void Watcher::decide(const std::string& verdict) {
   if (!hub_ && !to_hub_) return fail(verdict);
-  Json message;
-  message["verdict"] = verdict;
-  tell_hub(message);
+  tell_hub(Json::Object{{"verdict", verdict}});
 }
 
 void Watcher::fail(const std::string& verdict) {
@@ -480,20 +464,35 @@ void Watcher::fail(const std::string& verdict) {
 }
 
 void Watcher::say_goodbye() {
-  Json made{Json::Object{}};
+  Json::Object made;
   {
     const std::lock_guard<std::mutex> lock(entries_mutex_);
     for (const auto& [group, calls] : forgotten_) made[group] = calls;
     for (const Entry& entry : entries_) made[entry.watched.group] = entry.calls->made();
   }
-  Json message;
-  message["bye"] = std::move(made);
-  tell_hub(message);
+  tell_hub(Json::Object{{"bye", std::move(made)}});
   deliver();
   const auto deadline = Clock::now() + kGoodbyePatience;
   const auto left = [&] { return std::chrono::duration_cast<milliseconds>(deadline - Clock::now()); };
   if (to_hub_) to_hub_->close(left());
   for (Guest& guest : guests_) guest.line.close(left());
+}
+
+void MeetingStore::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + timeout;
+  for (;;) {
+    const auto begin = Clock::now();
+    const milliseconds patience =
+        std::clamp(std::chrono::ceil<milliseconds>(deadline - begin), milliseconds(1), kWaitLook);
+    try {
+      return PrefixStore::wait(keys, patience);
+    } catch (const std::exception&) {
+      check_all_here();
+      // An error that comes before its time is no timeout: the store itself is gone.
+      if (Clock::now() >= deadline || Clock::now() - begin < patience / 2) throw;
+    }
+  }
 }
 
 }  // namespace fsdp::watch

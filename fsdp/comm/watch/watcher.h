@@ -11,17 +11,48 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <utility>
 #include <vector>
 
 #include "fsdp/comm/watch/calls.h"
 #include "fsdp/comm/watch/hub.h"
 #include "fsdp/text/json.h"
 
-namespace c10d {
-class Store;
-}
-
 namespace fsdp::watch {
+
+/// Says for whom a call waits, on a thread of its own: after `late_after`, and again each time after twice the time,
+/// until it is destroyed.
+class LateWord {
+ public:
+  /// `say` gets "rank 0 has not come for 10 s: <what>".
+  LateWord(std::chrono::milliseconds late_after, std::function<void(const std::string&)> say, std::string whom,
+           std::string what)
+      : thread_([this, late_after, say = std::move(say), whom = std::move(whom), what = std::move(what)] {
+          std::unique_lock<std::mutex> lock(mutex_);
+          for (auto waited = late_after; !changed_.wait_for(lock, waited, [this] { return ends_; }); waited *= 2) {
+            waited_ += waited;
+            say(whom + " has not come for " + std::to_string(waited_.count() / 1000) + " s: " + what);
+          }
+        }) {}
+  ~LateWord() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  LateWord(const LateWord&) = delete;
+  LateWord& operator=(const LateWord&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ends_ = false;
+  std::chrono::milliseconds waited_{};
+  std::thread thread_;  // last, because it uses the others
+};
 
 /// A communicator, as the watcher knows it.
 struct Watched {
@@ -156,14 +187,38 @@ class Watcher {
   std::map<int, Gone> gone_;
   std::optional<Line> to_hub_;  // not on rank 0
   std::string who_hub_;
-  net::Socket listening_;  // rank 0 only, as the rest
+  base::Fd listening_;  // rank 0 only, as the rest
   std::string secret_;
   std::list<Guest> guests_;
   std::optional<Hub> hub_;
   std::vector<Json> from_here_, to_here_;  // messages between rank 0's own watcher and its hub
 
-  int wake_fd_ = -1;
+  base::Fd wake_fd_;
   std::thread thread_;
+};
+
+/// The store that a mesh's transports meet at. A wait for a key ends when a rank is gone, because that rank may be the
+/// one that would write the key: see [Note: meeting]. Thread-safe as the store below it.
+class MeetingStore : public c10d::PrefixStore {
+ public:
+  /// `watcher` may be gone later: then waits are those of `store`.
+  MeetingStore(std::string prefix, c10::intrusive_ptr<c10d::Store> store, std::weak_ptr<Watcher> watcher)
+      : PrefixStore(std::move(prefix), std::move(store)), watcher_(std::move(watcher)) {}
+
+  std::vector<std::uint8_t> get(const std::string& key) override {
+    wait({key}, getTimeout());
+    return PrefixStore::get(key);
+  }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, getTimeout()); }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
+
+  /// Throws c10::Error naming a rank that is gone.
+  void check_all_here() const {
+    if (const auto watcher = watcher_.lock()) watcher->check_all_here();
+  }
+
+ private:
+  std::weak_ptr<Watcher> watcher_;
 };
 
 }  // namespace fsdp::watch

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "base/usage_error.h"
-#include "fsdp/comm/still_transport.h"
+#include "fsdp/comm/transport.h"
 #include "tests/worker/trainer_ranks.h"
 #include "worker/train/step_measures.h"
 
