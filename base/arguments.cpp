@@ -16,9 +16,7 @@ const Option& option_of(const std::string& name, std::span<const Option> known) 
   for (const Option& option : known) names.emplace_back(option.name);
   const std::string text = "there is no option " + valid_utf8(name);
   if (const std::string near = nearest(name, names); !near.empty()) throw UsageError(text + ", did you mean " + near);
-  std::string all;
-  for (const std::string& other : names) all += (all.empty() ? "; want one of " : ", ") + other;
-  throw UsageError(text + all);
+  throw UsageError(text + (names.empty() ? "" : "; want one of " + joined(names)));
 }
 
 }  // namespace

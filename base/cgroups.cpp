@@ -3,28 +3,46 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
-#include <sstream>
-#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/numbers.h"
 #include "base/words.h"
 
 namespace base {
-namespace {
 
 namespace fs = std::filesystem;
 
+namespace {
+
 constexpr int kDeepest = 64;  // cgroups above a process
 
-bool names(const std::string& controllers, const std::string& wanted) {
-  std::istringstream list(controllers);
-  for (std::string one; std::getline(list, one, ',');) {
-    if (one == wanted) return true;
+/// A control group above a process, or its own.
+struct Cgroup {
+  std::string name;  // "/slurm/job_7"; "/": the topmost that the process sees
+  fs::path folder;   // where its files are
+};
+
+/// The groups of a process that a controller ("cpu", "memory") may limit, its own first and then those above it. A
+/// process may be in some of either version.
+struct Cgroups {
+  std::vector<Cgroup> first;   // of version 1, in the controller's own tree
+  std::vector<Cgroup> second;  // of version 2
+};
+
+/// The controllers and the path of each group; without controllers it is of the second version.
+std::vector<std::pair<std::string, std::string>> groups_in(const fs::path& cgroup_file) {
+  std::vector<std::pair<std::string, std::string>> all;
+  std::ifstream lines(cgroup_file);
+  // "<number>:<controllers>:<path>", of the second version "0::<path>".
+  for (std::string line; std::getline(lines, line);) {
+    const auto colon = line.find(':'), second = line.find(':', colon + 1);
+    if (colon == std::string::npos || second == std::string::npos) continue;
+    all.emplace_back(line.substr(colon + 1, second - colon - 1), line.substr(second + 1));
   }
-  return false;
+  return all;
 }
 
 /// `root` is the folder of the group "/".
@@ -50,25 +68,19 @@ fs::path second_tree(const fs::path& mounted_at) {
   return fs::exists(mounted_at / "unified", unknown) ? mounted_at / "unified" : mounted_at;
 }
 
-}  // namespace
-
+/// The groups of a process whose /proc/<pid>/cgroup is `cgroup_file`, with both versions mounted at `mounted_at`. A
+/// container may see its own group as the topmost one, by a name that it cannot follow: whoever reads a file of a group
+/// that is not there goes on to the next one.
 Cgroups cgroups_of(const std::string& controller, const fs::path& cgroup_file, const fs::path& mounted_at) {
   Cgroups found;
-  std::ifstream lines(cgroup_file);
-  // "<number>:<controllers>:<path>", of the second version "0::<path>".
-  for (std::string line; std::getline(lines, line);) {
-    const auto colon = line.find(':'), second = line.find(':', colon + 1);
-    if (colon == std::string::npos || second == std::string::npos) continue;
-    const auto controllers = line.substr(colon + 1, second - colon - 1), path = line.substr(second + 1);
+  for (const auto& [controllers, path] : groups_in(cgroup_file)) {
     if (controllers.empty()) found.second = upwards(second_tree(mounted_at), path);
-    if (names(controllers, controller)) found.first = upwards(tree_of(mounted_at, controllers, controller), path);
+    const auto names = split(controllers, ',');
+    if (std::ranges::find(names, controller) == names.end()) continue;
+    found.first = upwards(tree_of(mounted_at, controllers, controller), path);
   }
   return found;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
 
 /// MemTotal, or 0.
 std::int64_t memory_of_machine(const fs::path& file) {
@@ -97,42 +109,9 @@ void lower(MemoryLimit& limit, const std::vector<Cgroup>& groups, const char* fi
   }
 }
 
-}  // namespace
-
-MemoryLimit memory_limit(const fs::path& cgroup_file, const fs::path& mounted_at, const fs::path& machine_file) {
-  MemoryLimit limit{memory_of_machine(machine_file), "this machine"};
-  const auto groups = cgroups_of("memory", cgroup_file, mounted_at);
-  lower(limit, groups.second, "memory.max");
-  lower(limit, groups.first, "memory.limit_in_bytes");
-  return limit;
-}
-
-MemoryLimit memory_limit() {
-  return memory_limit("/proc/self/cgroup", "/sys/fs/cgroup", "/proc/meminfo");
-}
-
-namespace {
-
-namespace fs = std::filesystem;
-
-/// The cores on which this process may run.
-std::uint32_t allowed_cores() {
-  for (int most = 1024; most <= (1 << 20); most *= 2) {
-    cpu_set_t* set = CPU_ALLOC(most);
-    const auto size = CPU_ALLOC_SIZE(most);
-    const bool known = set != nullptr && ::sched_getaffinity(0, size, set) == 0;
-    const int count = known ? CPU_COUNT_S(size, set) : 0;
-    CPU_FREE(set);
-    if (known) return static_cast<std::uint32_t>(std::max(count, 1));
-  }
-  return std::max(1u, std::thread::hardware_concurrency());
-}
-
 /// A number of a file of a cgroup; 0: there is none, or no limit ("max", -1).
 std::int64_t positive(const std::string& word) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return error == std::errc() && end == word.data() + word.size() && number > 0 ? number : 0;
+  return std::max<std::int64_t>(whole_number<std::int64_t>(word).value_or(0), 0);
 }
 
 /// `quota` of each `period`, in microseconds.
@@ -144,6 +123,26 @@ void lower(CoreLimit& limit, const Cgroup& group, const std::string& quota, cons
 }
 
 }  // namespace
+
+MemoryLimit memory_limit(const fs::path& cgroup_file, const fs::path& mounted_at, const fs::path& machine_file) {
+  MemoryLimit limit{memory_of_machine(machine_file), "this machine"};
+  const auto groups = cgroups_of("memory", cgroup_file, mounted_at);
+  lower(limit, groups.second, "memory.max");
+  lower(limit, groups.first, "memory.limit_in_bytes");
+  return limit;
+}
+
+std::uint32_t allowed_cores() {
+  for (int most = 1024; most <= (1 << 20); most *= 2) {
+    cpu_set_t* set = CPU_ALLOC(most);
+    const auto size = CPU_ALLOC_SIZE(most);
+    const bool known = set != nullptr && ::sched_getaffinity(0, size, set) == 0;
+    const int count = known ? CPU_COUNT_S(size, set) : 0;
+    CPU_FREE(set);
+    if (known) return static_cast<std::uint32_t>(std::max(count, 1));
+  }
+  return std::max(1u, std::thread::hardware_concurrency());
+}
 
 CoreLimit core_limit(std::uint32_t cores, const fs::path& cgroup_file, const fs::path& mounted_at) {
   CoreLimit limit{std::max(cores, 1u), "this machine"};
@@ -159,11 +158,7 @@ CoreLimit core_limit(std::uint32_t cores, const fs::path& cgroup_file, const fs:
   return limit;
 }
 
-CoreLimit core_limit() {
-  return core_limit(allowed_cores(), "/proc/self/cgroup", "/sys/fs/cgroup");
-}
-
-OomWatch::OomWatch(std::filesystem::path counter_file, Time now)
+OomWatch::OomWatch(fs::path counter_file, Time now)
     : file_(std::move(counter_file)), older_(read()), newer_(older_), turned_(now) {}
 
 std::optional<std::uint64_t> OomWatch::read() const {
@@ -190,19 +185,9 @@ bool OomWatch::killed_lately(Time now) {
   return grew;
 }
 
-std::filesystem::path OomWatch::best_counter_file() {
-  return counter_file_of("/proc/self/cgroup", "/sys/fs/cgroup");
-}
-
-std::filesystem::path OomWatch::counter_file_of(const std::filesystem::path& cgroup_file,
-                                                const std::filesystem::path& mounted_at) {
-  std::ifstream groups(cgroup_file);
-  // "<number>:<controllers>:<path>", of the second version "0::<path>".
-  for (std::string line; std::getline(groups, line);) {
-    const auto colon = line.find(':'), second = line.find(':', colon + 1);
-    if (second == std::string::npos) continue;
-    const auto controllers = line.substr(colon + 1, second - colon - 1), path = line.substr(second + 1);
-    std::filesystem::path events;
+fs::path OomWatch::best_counter_file(const fs::path& cgroup_file, const fs::path& mounted_at) {
+  for (const auto& [controllers, path] : groups_in(cgroup_file)) {
+    fs::path events;
     if (controllers.empty()) events = mounted_at.string() + path + "/memory.events";
     if (controllers == "memory") events = mounted_at.string() + "/memory" + path + "/memory.oom_control";
     if (!events.empty() && std::ifstream(events)) return events;
@@ -210,7 +195,7 @@ std::filesystem::path OomWatch::counter_file_of(const std::filesystem::path& cgr
   return "/proc/vmstat";
 }
 
-bool OomWatch::is_slurm_tasks(const std::filesystem::path& counter_file) {
+bool OomWatch::is_slurm_tasks(const fs::path& counter_file) {
   // slurm_node1/uid_0/job_7/step_0/task_1, of the second version job_7/step_0/user/task_1.
   bool of_step = false;
   for (const auto& part : counter_file) {

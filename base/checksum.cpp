@@ -1,7 +1,6 @@
 #include "base/checksum.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstring>

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -14,7 +13,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <optional>
 #include <string_view>
 
 #include "base/signals_blocked.h"
@@ -125,11 +123,7 @@ struct Plan {
     if (fd != plan.problem) ::fcntl(fd, F_SETFD, 0);
   }
   close_between(next, ~0U);
-  rlimit limit{};
-  if (plan.open_files != 0 && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    limit.rlim_cur = std::min<rlim_t>(plan.open_files, limit.rlim_max);
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-  }
+  set_open_files(plan.open_files);
   ::execve(plan.file.c_str(), plan.argv.data(), plan.envp.data());
   const int error = errno;
   [[maybe_unused]] const auto written = ::write(plan.problem, &error, sizeof error);

@@ -6,10 +6,8 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <charconv>
 #include <stdexcept>
-#include <string>
 #include <system_error>
 #include <vector>
 

@@ -4,36 +4,23 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <fstream>
 #include <initializer_list>
-#include <sstream>
 #include <system_error>
 
+#include "base/numbers.h"
 #include "base/words.h"
 
 namespace base {
 namespace {
 
-std::optional<std::size_t> number_of(const std::string& name) {
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  return error == std::errc() && end == name.data() + name.size() ? std::optional(number) : std::nullopt;
-}
-
 /// The names of "0, GPU-5b1b", without spaces.
-std::vector<std::string> names_in(const std::string& text) {
-  std::vector<std::string> names;
-  std::istringstream list(text);
-  for (std::string name; std::getline(list, name, ',');) {
-    std::erase(name, ' ');
-    names.push_back(std::move(name));
-  }
-  return names;
+std::vector<std::string> names_in(std::string text) {
+  std::erase(text, ' ');
+  return split(text, ',');
 }
 
 const GpuLook* gpu_named(const std::vector<GpuLook>& gpus, const std::string& name) {
-  if (const auto number = number_of(name)) return *number < gpus.size() ? &gpus[*number] : nullptr;
+  if (const auto number = whole_number<std::size_t>(name)) return *number < gpus.size() ? &gpus[*number] : nullptr;
   const auto found =
       std::ranges::find_if(gpus, [&](const auto& gpu) { return !name.empty() && gpu.uuid.starts_with(name); });
   return found == gpus.end() ? nullptr : &*found;
@@ -76,62 +63,6 @@ bool is_any_there(const std::filesystem::path& folder, std::initializer_list<con
   });
 }
 
-}  // namespace
-
-bool has_gpu_device(const std::filesystem::path& devices) {
-  return is_any_there(devices, {"nvidiactl", "nvidia0", "kfd", "dxg"});
-}
-
-GpuSigns signs_of_gpus(const std::filesystem::path& root) {
-  GpuSigns signs;
-  signs.nvidia = is_any_there(root, {"dev/nvidiactl", "dev/nvidia0", "proc/driver/nvidia"});
-  signs.any = signs.nvidia || has_gpu_device(root / "dev") || has_nvidia_on_pci(root / "sys/bus/pci/devices");
-  return signs;
-}
-
-std::vector<GpuDevice> devices_named(const std::vector<GpuDevice>& devices, const std::string& names,
-                                     std::string* unknown) {
-  std::vector<GpuDevice> found;
-  for (const auto& name : names_in(names)) {
-    const auto number = number_of(name);
-    const auto is_meant = [&](const GpuDevice& one) {
-      return number ? one.number == *number : !name.empty() && (one.id.starts_with(name) || one.gpu.starts_with(name));
-    };
-    const auto device = std::ranges::find_if(devices, is_meant);
-    if (device == devices.end()) {
-      if (unknown != nullptr) *unknown = name;
-      break;
-    }
-    if (std::ranges::find(found, *device) == found.end()) found.push_back(*device);
-  }
-  return found;
-}
-
-std::optional<GpuUse> use_of(const std::vector<GpuLook>& gpus, const std::optional<std::string>& visible_devices,
-                             const std::vector<std::int64_t>& pids) {
-  const auto own = visible_devices ? gpus_named(gpus, *visible_devices) : gpus_used(gpus, pids);
-  if (own.empty()) return std::nullopt;
-  GpuUse use;
-  double busy = 0;
-  int tell = 0;
-  for (const auto* gpu : own) {
-    if (gpu->memory_bytes) use.memory_bytes = use.memory_bytes.value_or(0) + *gpu->memory_bytes;
-    if (!gpu->busy_percent) continue;
-    busy += *gpu->busy_percent;
-    ++tell;
-  }
-  if (tell > 0) use.busy_percent = busy / tell;
-  return use;
-}
-
-}  // namespace base
-
-// NVIDIA's management library, as far as muster needs it. Its headers are not needed: the library keeps its functions
-// and their structures as they are, and gives a changed one another name.
-
-namespace base {
-namespace {
-
 using Device = void*;
 struct Utilization {
   unsigned gpu = 0, memory = 0;  // percent
@@ -147,42 +78,22 @@ struct Process {
 constexpr int kSuccess = 0;
 constexpr unsigned kMostProcesses = 256, kMostGpus = 64, kMostParts = 64;
 
-class Library {
- public:
-  explicit Library(const char* name) : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {}
-  ~Library() {
-    if (handle_ != nullptr) ::dlclose(handle_);
-  }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-  explicit operator bool() const { return handle_ != nullptr; }
-
-  template <typename Function>
-  bool find(const char* name, Function*& function) const {
-    function = reinterpret_cast<Function*>(::dlsym(handle_, name));
-    return function != nullptr;
-  }
-
- private:
-  void* handle_;
-};
-
 class Nvml : public Gpus {
  public:
-  explicit Nvml(const char* library) : library_(library) {
+  explicit Nvml(const char* library) : library_(::dlopen(library, RTLD_NOW | RTLD_LOCAL), &::dlclose) {
     int (*begin)() = nullptr;
-    if (!library_ || !library_.find("nvmlInit_v2", begin) || !library_.find("nvmlShutdown", end_)) return;
-    if (!library_.find("nvmlDeviceGetCount_v2", count_) ||
-        !library_.find("nvmlDeviceGetHandleByIndex_v2", device_at_) || !library_.find("nvmlDeviceGetUUID", uuid_)) {
+    if (!library_ || !find("nvmlInit_v2", begin) || !find("nvmlShutdown", end_)) return;
+    if (!find("nvmlDeviceGetCount_v2", count_) || !find("nvmlDeviceGetHandleByIndex_v2", device_at_) ||
+        !find("nvmlDeviceGetUUID", uuid_)) {
       return;
     }
-    library_.find("nvmlDeviceGetUtilizationRates", utilization_);
-    library_.find("nvmlDeviceGetMemoryInfo", memory_);
-    library_.find("nvmlDeviceGetComputeRunningProcesses_v3", processes_);
-    library_.find("nvmlDeviceGetName", name_);
-    library_.find("nvmlDeviceGetMigMode", mig_mode_);
-    library_.find("nvmlDeviceGetMaxMigDeviceCount", most_parts_);
-    library_.find("nvmlDeviceGetMigDeviceHandleByIndex", part_at_);
+    find("nvmlDeviceGetUtilizationRates", utilization_);
+    find("nvmlDeviceGetMemoryInfo", memory_);
+    find("nvmlDeviceGetComputeRunningProcesses_v3", processes_);
+    find("nvmlDeviceGetName", name_);
+    find("nvmlDeviceGetMigMode", mig_mode_);
+    find("nvmlDeviceGetMaxMigDeviceCount", most_parts_);
+    find("nvmlDeviceGetMigDeviceHandleByIndex", part_at_);
     is_open_ = begin() == kSuccess;
   }
   ~Nvml() override {
@@ -221,6 +132,11 @@ class Nvml : public Gpus {
   }
 
  private:
+  template <typename Function>
+  bool find(const char* name, Function*& function) const {
+    function = reinterpret_cast<Function*>(::dlsym(library_.get(), name));
+    return function != nullptr;
+  }
   std::string uuid_of(Device device) const {
     std::array<char, 96> text{};
     return uuid_(device, text.data(), text.size() - 1) == kSuccess ? text.data() : std::string();
@@ -265,7 +181,7 @@ class Nvml : public Gpus {
     return look;
   }
 
-  const Library library_;
+  const std::unique_ptr<void, int (*)(void*)> library_;
   bool is_open_ = false;
   int (*end_)() = nullptr;
   int (*count_)(unsigned*) = nullptr;
@@ -281,6 +197,55 @@ class Nvml : public Gpus {
 };
 
 }  // namespace
+
+bool has_gpu_device(const std::filesystem::path& devices) {
+  return is_any_there(devices, {"nvidiactl", "nvidia0", "kfd", "dxg"});
+}
+
+GpuSigns signs_of_gpus(const std::filesystem::path& root) {
+  GpuSigns signs;
+  signs.nvidia = is_any_there(root, {"dev/nvidiactl", "dev/nvidia0", "proc/driver/nvidia"});
+  signs.any = signs.nvidia || has_gpu_device(root / "dev") || has_nvidia_on_pci(root / "sys/bus/pci/devices");
+  return signs;
+}
+
+std::vector<GpuDevice> devices_named(const std::vector<GpuDevice>& devices, const std::string& names,
+                                     std::string* unknown) {
+  std::vector<GpuDevice> found;
+  for (const auto& name : names_in(names)) {
+    const auto number = whole_number<std::size_t>(name);
+    const auto is_meant = [&](const GpuDevice& one) {
+      return number ? one.number == *number : !name.empty() && (one.id.starts_with(name) || one.gpu.starts_with(name));
+    };
+    const auto device = std::ranges::find_if(devices, is_meant);
+    if (device == devices.end()) {
+      if (unknown != nullptr) *unknown = name;
+      break;
+    }
+    if (std::ranges::find(found, *device) == found.end()) found.push_back(*device);
+  }
+  return found;
+}
+
+std::optional<GpuUse> use_of(const std::vector<GpuLook>& gpus, const std::optional<std::string>& visible_devices,
+                             const std::vector<std::int64_t>& pids) {
+  const auto own = visible_devices ? gpus_named(gpus, *visible_devices) : gpus_used(gpus, pids);
+  if (own.empty()) return std::nullopt;
+  GpuUse use;
+  double busy = 0;
+  int tell = 0;
+  for (const auto* gpu : own) {
+    if (gpu->memory_bytes) use.memory_bytes = use.memory_bytes.value_or(0) + *gpu->memory_bytes;
+    if (!gpu->busy_percent) continue;
+    busy += *gpu->busy_percent;
+    ++tell;
+  }
+  if (tell > 0) use.busy_percent = busy / tell;
+  return use;
+}
+
+// NVIDIA's management library, as far as muster needs it. Its headers are not needed: the library keeps its functions
+// and their structures as they are, and gives a changed one another name.
 
 std::unique_ptr<Gpus> open_nvml(const char* library) {
   auto nvml = std::make_unique<Nvml>(library);

@@ -1,7 +1,6 @@
 #include "base/numbers.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 

@@ -14,60 +14,75 @@ extern "C" {  // glibc 2.36 forgot to say so in it
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
-#include <string>
-#include <string_view>
 #include <system_error>
 
 #include "base/fd.h"
+#include "base/numbers.h"
 
 namespace base {
+namespace {
+
+/// The text of a process's file "stat"; nothing if there is no such process.
+std::optional<std::string> stat_line(const std::filesystem::path& process) {
+  const auto path = process / "stat";
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) {
+    if (errno == ENOENT || errno == ESRCH) return std::nullopt;
+    throw std::system_error(errno, std::generic_category(), "cannot open " + path.string());
+  }
+  std::string line(1024, '\0');
+  ssize_t count;
+  do {
+    count = ::read(file.get(), line.data(), line.size());
+  } while (count < 0 && errno == EINTR);
+  if (count == 0 || (count < 0 && errno == ESRCH)) return std::nullopt;
+  if (count < 0) throw std::system_error(errno, std::generic_category(), "cannot read " + path.string());
+  line.resize(static_cast<std::size_t>(count));
+  return line;
+}
+
+}  // namespace
 
 ProcessStat parse_stat(std::string_view line) {
   const auto open = line.find('(');
   const auto close = line.rfind(')');
-  if (open == std::string_view::npos || close == std::string_view::npos || close < open) {
-    throw std::runtime_error("/proc/<pid>/stat: no program name in \"" + std::string(line) + "\"");
+  const auto refuse = [&](const char* what) {
+    return std::runtime_error(std::string("/proc/<pid>/stat: ") + what + " in \"" + std::string(line) + "\"");
+  };
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open || close + 3 > line.size()) {
+    throw refuse("no program name");
   }
   ProcessStat stat;
   std::from_chars(line.data(), line.data() + open, stat.pid);
   stat.name = line.substr(open + 1, close - open - 1);
-  std::istringstream rest{std::string(line.substr(close + 1))};
-  rest >> stat.state >> stat.parent >> stat.group >> stat.session;  // fields 3 to 6
-  std::string skipped;
-  for (int field = 7; field <= 13; ++field) rest >> skipped;
-  std::uint64_t user = 0, system = 0;
-  rest >> user >> system;  // fields 14 and 15
-  stat.cpu_ticks = user + system;
-  for (int field = 16; field <= 21; ++field) rest >> skipped;
-  rest >> stat.start_time;  // field 22
-  if (!rest) throw std::runtime_error("/proc/<pid>/stat: too few fields in \"" + std::string(line) + "\"");
+  stat.state = line[close + 2];
+  constexpr std::size_t kFirst = 4, kLast = 24;  // the fields' numbers in proc(5)
+  std::array<std::int64_t, kLast + 1> fields{};
+  auto rest = line.substr(close + 3);
+  for (auto field = kFirst; field <= kLast; ++field) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), fields[field]);
+    if (error != std::errc()) throw refuse("too few fields");
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+  }
+  stat.parent = fields[4];
+  stat.group = fields[5];
+  stat.session = fields[6];
+  stat.cpu_ticks = fields[14] + fields[15];
+  stat.waited_ticks = fields[16] + fields[17];
+  stat.start_time = static_cast<std::uint64_t>(fields[22]);
+  stat.resident_pages = stat.is_dead() ? 0 : fields[24];
   return stat;
 }
 
 std::optional<ProcessStat> read_stat(std::int64_t pid) {
-  const auto path = "/proc/" + std::to_string(pid) + "/stat";
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    if (errno == ENOENT || errno == ESRCH) return std::nullopt;
-    throw std::system_error(errno, std::generic_category(), "cannot open " + path);
-  }
-  std::array<char, 1024> buffer;
-  ssize_t count;
-  do {
-    count = ::read(fd, buffer.data(), buffer.size());
-  } while (count < 0 && errno == EINTR);
-  const int error = errno;
-  ::close(fd);
-  if (count == 0 || (count < 0 && error == ESRCH)) return std::nullopt;
-  if (count < 0) throw std::system_error(error, std::generic_category(), "cannot read " + path);
-  return parse_stat({buffer.data(), static_cast<std::size_t>(count)});
+  const auto line = stat_line("/proc/" + std::to_string(pid));
+  return line ? std::optional(parse_stat(*line)) : std::nullopt;
 }
 
 std::optional<std::uint64_t> context_switches(std::int64_t pid) {
@@ -83,31 +98,25 @@ std::optional<std::uint64_t> context_switches(std::int64_t pid) {
 
 ProcessMemory process_memory() {
   ProcessMemory out;
-  if (std::FILE* file = std::fopen("/proc/self/statm", "re"); file != nullptr) {
-    long long total = 0, resident = 0;
-    if (std::fscanf(file, "%lld %lld", &total, &resident) == 2) out.resident_bytes = resident * ::sysconf(_SC_PAGESIZE);
-    std::fclose(file);
-  }
+  std::int64_t total = 0, resident = 0;
+  if (std::ifstream("/proc/self/statm") >> total >> resident) out.resident_bytes = resident * ::sysconf(_SC_PAGESIZE);
   rusage usage{};
   if (::getrusage(RUSAGE_SELF, &usage) == 0) out.peak_bytes = std::int64_t{usage.ru_maxrss} * 1024;
   out.peak_bytes = std::max(out.peak_bytes, out.resident_bytes);
   return out;
 }
 
-}  // namespace base
-
-namespace base {
-
-std::vector<ProcessStat> all_processes() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), &::closedir);
-  if (!folder) throw std::system_error(errno, std::generic_category(), "cannot open /proc");
+std::vector<ProcessStat> all_processes(const std::filesystem::path& proc) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(proc.c_str()), &::closedir);
+  if (!folder) throw std::system_error(errno, std::generic_category(), "cannot open " + proc.string());
   std::vector<ProcessStat> all;
   while (const dirent* entry = ::readdir(folder.get())) {
-    const std::string_view name = entry->d_name;
-    std::int64_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc() || end != name.data() + name.size()) continue;
-    if (const auto stat = read_stat(pid)) all.push_back(*stat);
+    const auto line = whole_number<std::int64_t>(entry->d_name) ? stat_line(proc / entry->d_name) : std::nullopt;
+    if (!line) continue;
+    try {
+      all.push_back(parse_stat(*line));
+    } catch (const std::runtime_error&) {  // a line that makes no sense
+    }
   }
   return all;
 }
@@ -134,10 +143,9 @@ std::optional<std::string> variable_of_process(std::int64_t pid, std::string_vie
 std::vector<std::string> outputs_of_process(std::int64_t pid) {
   std::vector<std::string> all;
   for (const char* number : {"1", "2"}) {
-    char name[4096];
-    const auto link = "/proc/" + std::to_string(pid) + "/fd/" + number;
-    const auto size = ::readlink(link.c_str(), name, sizeof name);
-    if (size > 0) all.emplace_back(name, static_cast<std::size_t>(size));
+    std::error_code none;
+    const auto file = std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/fd/" + number, none);
+    if (!none) all.push_back(file.string());
   }
   return all;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,9 +16,11 @@ struct ProcessStat {
   std::int64_t parent = 0;
   std::int64_t group = 0;
   std::int64_t session = 0;
-  std::uint64_t start_time = 0;  // clock ticks since boot
-  std::string name = {};         // of the program, at most 15 bytes
-  std::uint64_t cpu_ticks = 0;   // processor time of its own
+  std::uint64_t start_time = 0;   // clock ticks since boot
+  std::string name = {};          // of the program, at most 15 bytes
+  std::int64_t cpu_ticks = 0;     // CPU time of all its threads
+  std::int64_t waited_ticks = 0;  // CPU time of its children that have ended and that it has waited for, and of theirs
+  std::int64_t resident_pages = 0;
 
   bool is_dead() const { return state == 'Z' || state == 'X' || state == 'x'; }
   /// Not 't': whoever traces it (a debugger, LeakSanitizer at its end) lets it go on.
@@ -44,8 +47,9 @@ struct ProcessMemory {
 /// Zeros where the system does not report it.
 ProcessMemory process_memory();
 
-/// Throws std::system_error when the kernel cannot be asked.
-std::vector<ProcessStat> all_processes();
+/// Every process below `proc`, in one pass. A process that ends meanwhile is left out. Throws std::system_error when
+/// the kernel cannot be asked.
+std::vector<ProcessStat> all_processes(const std::filesystem::path& proc = "/proc");
 
 /// The value of a variable in the environment with which the process was started. A forked child has its parent's.
 /// nullopt: it has no such variable, is gone, or its environment is not ours to read.

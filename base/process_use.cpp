@@ -1,113 +1,38 @@
 #include "base/process_use.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <charconv>
-#include <memory>
-#include <set>
-#include <sstream>
-#include <system_error>
-
-#include "base/fd.h"
+#include <fstream>
 
 namespace base {
 namespace {
 
-constexpr std::size_t kMostStat = 1024, kMostRollup = 4096;
+constexpr int kLongestLine = 4096;
 
-/// At most `most` bytes of a file; nullopt: it cannot be read.
-std::optional<std::string> read_some(const std::filesystem::path& path, std::size_t most) {
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return std::nullopt;
-  std::string text(most, '\0');
-  ssize_t count;
-  do {
-    count = ::read(file.get(), text.data(), text.size());
-  } while (count < 0 && errno == EINTR);
-  if (count <= 0) return std::nullopt;
-  text.resize(static_cast<std::size_t>(count));
-  return text;
-}
-
-template <typename Number>
-bool take_number(std::string_view& text, Number& number) {
-  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return error == std::errc();
+/// Pss of a process, in bytes. nullopt: the kernel does not tell it.
+std::optional<std::int64_t> proportional_bytes(const std::filesystem::path& smaps_rollup) {
+  std::ifstream lines(smaps_rollup);
+  for (std::string name; lines >> name;) {
+    std::int64_t kilobytes = 0;
+    if (name == "Pss:") return lines >> kilobytes ? std::optional(kilobytes * 1024) : std::nullopt;
+    lines.ignore(kLongestLine, '\n');
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<ProcessLook> parse_look(std::string_view stat_line) {
-  const auto open = stat_line.find('(');
-  const auto close = stat_line.rfind(')');  // a program's name may hold anything
-  if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
-  ProcessLook look;
-  auto rest = stat_line;
-  if (!take_number(rest, look.pid)) return std::nullopt;
-  rest = stat_line.substr(close + 1);
-  if (rest.size() < 3) return std::nullopt;
-  const char state = rest[1];
-  rest.remove_prefix(2);
-  constexpr std::size_t kFirst = 4, kLast = 24;  // the fields' numbers in proc(5)
-  std::array<std::int64_t, kLast + 1> fields{};
-  for (auto field = kFirst; field <= kLast; ++field) {
-    std::uint64_t number = 0;
-    const auto before = rest;
-    if (take_number(rest, fields[field])) continue;
-    rest = before;  // some of them use all 64 bits
-    if (!take_number(rest, number)) return std::nullopt;
-    fields[field] = static_cast<std::int64_t>(number);
-  }
-  look.parent = fields[4];
-  look.group = fields[5];
-  look.own_ticks = fields[14] + fields[15];
-  look.waited_ticks = fields[16] + fields[17];
-  look.start_time = static_cast<std::uint64_t>(fields[22]);
-  look.resident_pages = state == 'Z' || state == 'X' ? 0 : fields[24];
-  return look;
-}
-
-std::optional<std::int64_t> parse_proportional(std::string_view smaps_rollup) {
-  constexpr std::string_view kName = "\nPss:";
-  const auto found = smaps_rollup.find(kName);
-  if (found == std::string_view::npos) return std::nullopt;
-  auto rest = smaps_rollup.substr(found + kName.size());
-  std::int64_t kilobytes = 0;
-  if (!take_number(rest, kilobytes)) return std::nullopt;
-  return kilobytes * 1024;
-}
-
-std::vector<ProcessLook> look_at_processes(const std::filesystem::path& proc) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(proc.c_str()), &::closedir);
-  if (!folder) throw std::system_error(errno, std::generic_category(), "cannot open " + proc.string());
-  std::vector<ProcessLook> all;
-  while (const dirent* entry = ::readdir(folder.get())) {
-    const std::string_view name = entry->d_name;
-    if (name.empty() || name.find_first_not_of("0123456789") != std::string_view::npos) continue;
-    const auto line = read_some(proc / name / "stat", kMostStat);
-    const auto look = line ? parse_look(*line) : std::nullopt;
-    if (look) all.push_back(*look);
-  }
-  return all;
-}
-
 ProcessUseMeter::ProcessUseMeter(std::int64_t pid, std::filesystem::path proc) : pid_(pid), proc_(std::move(proc)) {}
 
-std::vector<const ProcessLook*> ProcessUseMeter::members(const std::vector<ProcessLook>& all) const {
-  std::map<std::int64_t, const ProcessLook*> by_pid;
+std::vector<const ProcessStat*> ProcessUseMeter::members(const std::vector<ProcessStat>& all) const {
+  std::map<std::int64_t, const ProcessStat*> by_pid;
   for (const auto& process : all) by_pid.emplace(process.pid, &process);
   std::map<std::int64_t, bool> known;  // whether it belongs here
-  const auto is_own = [&](const ProcessLook& process) {
+  const auto is_own = [&](const ProcessStat& process) {
     return process.pid == pid_ || process.group == pid_ || seen_.contains({process.pid, process.start_time});
   };
-  std::vector<const ProcessLook*> group;
+  std::vector<const ProcessStat*> group;
   for (const auto& process : all) {
     std::vector<std::int64_t> path;
     bool belongs = false;
@@ -158,16 +83,15 @@ std::int64_t ProcessUseMeter::ticks_since(const Group& now) const {
   return total;
 }
 
-void ProcessUseMeter::read_proportion(const ProcessLook& process, Seen& seen) const {
+void ProcessUseMeter::read_proportion(const ProcessStat& process, Seen& seen) const {
   const auto began = std::chrono::steady_clock::now();
-  const auto text = read_some(proc_ / std::to_string(process.pid) / "smaps_rollup", kMostRollup);
-  const auto bytes = text ? parse_proportional(*text) : std::nullopt;
+  const auto bytes = proportional_bytes(proc_ / std::to_string(process.pid) / "smaps_rollup");
   const auto resident = static_cast<double>(process.resident_pages) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   seen.proportion = bytes ? std::min(1.0, static_cast<double>(*bytes) / resident) : 1;
   seen.pss_again += (std::chrono::steady_clock::now() - began) * kPssShare;
 }
 
-std::int64_t ProcessUseMeter::memory_of(const std::vector<const ProcessLook*>& group, Group& seen, Time now) const {
+std::int64_t ProcessUseMeter::memory_of(const std::vector<const ProcessStat*>& group, Group& seen, Time now) const {
   const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
   const auto alive = std::ranges::count_if(group, [](const auto* process) { return process->resident_pages > 0; });
   std::int64_t sum = 0;
@@ -183,7 +107,7 @@ std::int64_t ProcessUseMeter::memory_of(const std::vector<const ProcessLook*>& g
   return sum;
 }
 
-std::optional<ProcessUse> ProcessUseMeter::look(const std::vector<ProcessLook>& all, Time now) {
+std::optional<ProcessUse> ProcessUseMeter::look(const std::vector<ProcessStat>& all, Time now) {
   const auto group = members(all);
   pids_.clear();
   Group seen;
@@ -192,7 +116,7 @@ std::optional<ProcessUse> ProcessUseMeter::look(const std::vector<ProcessLook>& 
     const auto before = seen_.find(key);
     auto& own = seen[key] = before == seen_.end() ? Seen{} : before->second;
     own.parent = process->parent;
-    own.own_ticks = process->own_ticks;
+    own.own_ticks = process->cpu_ticks;
     own.waited_ticks = process->waited_ticks;
     pids_.push_back(process->pid);
   }

@@ -5,30 +5,12 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/process_table.h"
+
 namespace base {
-
-/// The facts that the kernel tells of one process at one moment.
-struct ProcessLook {
-  std::int64_t pid = 0;
-  std::int64_t parent = 0;
-  std::int64_t group = 0;
-  std::uint64_t start_time = 0;   // clock ticks since boot
-  std::int64_t own_ticks = 0;     // CPU time of all its threads
-  std::int64_t waited_ticks = 0;  // CPU time of its children that have ended and that it has waited for, and of theirs
-  std::int64_t resident_pages = 0;
-};
-
-/// Reads a /proc/<pid>/stat line. nullopt: the line makes no sense.
-std::optional<ProcessLook> parse_look(std::string_view stat_line);
-/// Pss of a /proc/<pid>/smaps_rollup, in bytes. nullopt: it has none.
-std::optional<std::int64_t> parse_proportional(std::string_view smaps_rollup);
-/// Every process below `proc`, in one pass. A process that ends meanwhile is left out. Throws std::system_error when
-/// the folder cannot be read.
-std::vector<ProcessLook> look_at_processes(const std::filesystem::path& proc);
 
 /// The resources that a group of processes uses.
 struct ProcessUse {
@@ -59,7 +41,7 @@ class ProcessUseMeter {
   ProcessUseMeter(std::int64_t pid, std::filesystem::path proc = "/proc");
 
   /// `all`: every process now. nullopt: nothing is left of the program.
-  std::optional<ProcessUse> look(const std::vector<ProcessLook>& all, Time now);
+  std::optional<ProcessUse> look(const std::vector<ProcessStat>& all, Time now);
   /// The processes of the newest look.
   const std::vector<std::int64_t>& pids() const { return pids_; }
 
@@ -74,10 +56,10 @@ class ProcessUseMeter {
   };
   using Group = std::map<Key, Seen>;
 
-  std::vector<const ProcessLook*> members(const std::vector<ProcessLook>& all) const;
+  std::vector<const ProcessStat*> members(const std::vector<ProcessStat>& all) const;
   std::int64_t ticks_since(const Group& now) const;
-  std::int64_t memory_of(const std::vector<const ProcessLook*>& group, Group& seen, Time now) const;
-  void read_proportion(const ProcessLook& process, Seen& seen) const;
+  std::int64_t memory_of(const std::vector<const ProcessStat*>& group, Group& seen, Time now) const;
+  void read_proportion(const ProcessStat& process, Seen& seen) const;
 
   const std::int64_t pid_;
   const std::filesystem::path proc_;

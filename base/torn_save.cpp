@@ -9,22 +9,77 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <cstdint>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <set>
-#include <string_view>
 #include <system_error>
 #include <tuple>
 
 #include "base/fd.h"
-#include "base/save_name.h"
+#include "base/numbers.h"
+#include "base/words.h"
 
 namespace base {
-namespace {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::array<std::string_view, 11> kStepWords{
+    "step", "steps", "iter", "iters", "iteration", "iterations", "update", "updates", "ba", "globalstep", "gs"};
+constexpr std::array<std::string_view, 6> kCheckpointWords{"checkpoint", "checkpoints", "ckpt",
+                                                           "ckpts",      "chkpt",       "snapshot"};
+constexpr std::array<std::string_view, 5> kModelWords{"model", "weights", "weight", "state", "save"};
+constexpr std::array<std::string_view, 3> kEpochWords{"epoch", "epochs", "ep"};
+constexpr std::array<std::string_view, 19> kPartWords{"rank", "ranks",  "shard", "part", "split",  "chunk", "piece",
+                                                      "data", "mp",     "tp",    "pp",   "dp",     "node",  "worker",
+                                                      "gpu",  "device", "host",  "proc", "process"};
+
+template <std::size_t N>
+bool is_one(const std::array<std::string_view, N>& words, const std::string& word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+constexpr std::string_view kDigits = "0123456789";
+
+/// The digits that end at `end`.
+std::string_view digits_before(std::string_view text, std::size_t end) {
+  text = text.substr(0, end);
+  return text.substr(text.find_last_not_of(kDigits) + 1);
+}
+
+std::string_view digits_from(std::string_view text, std::size_t begin) {
+  text = text.substr(std::min(begin, text.size()));
+  return text.substr(0, text.find_first_not_of(kDigits));
+}
+
+/// The word that `text` ends with, without "-", "_", "=" and "." behind it.
+std::string_view last_word(std::string_view text) {
+  text = text.substr(0, text.find_last_not_of("-_=. ") + 1);
+  auto begin = text.size();
+  while (begin > 0 && std::isalpha(static_cast<unsigned char>(text[begin - 1])) != 0) --begin;
+  return text.substr(begin);
+}
+
+NumberOf::IsPart judge(const NumberOf& of, std::string_view digits) {
+  using enum NumberOf::IsPart;
+  if (of.number > of.count || of.count < 1) return kNo;
+  switch (number_word(last_word(of.before))) {
+    case NumberWord::kStep:
+    case NumberWord::kEpoch:
+      return kNo;
+    case NumberWord::kPart:
+      return kYes;
+    case NumberWord::kCheckpoint:
+      return kIfListed;
+    case NumberWord::kModel:
+    case NumberWord::kOf:
+    case NumberWord::kOther:
+      break;
+  }
+  const bool padded = of.count_text.front() == '0' && of.count_text.size() == digits.size();
+  return padded && of.count < kMostParts ? kYes : kIfListed;
+}
 
 constexpr std::string_view kZipBegin("PK\3\4", 4), kZipEnd("PK\5\6", 4);
 constexpr std::size_t kZipEndBytes = 22, kMostComment = 65'535;
@@ -97,13 +152,6 @@ constexpr std::array<std::string_view, 6> kPickles{".pt", ".pth", ".ckpt", ".pkl
 constexpr std::array<std::string_view, 9> kNeverEmpty{".bin",  ".safetensors", ".npz",     ".npy", ".h5",
                                                       ".hdf5", ".keras",       ".msgpack", ".gguf"};
 
-std::string extension_of(const fs::path& path) {
-  auto extension = path.extension().string();
-  std::ranges::transform(extension, extension.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return extension;
-}
-
 /// True if a file that begins so is a pickle and nothing else: a pickle ends with its STOP, a dot. torch.save without
 /// an archive writes the weights behind pickles, of which the first is its magic number.
 bool is_bare_pickle(std::string_view head) {
@@ -112,13 +160,13 @@ bool is_bare_pickle(std::string_view head) {
   return !head.starts_with(kMagic);
 }
 
-}  // namespace
-
+/// Why one file is a save that was cut off, beginning with the file's name; empty: nothing shows that. Reads the file's
+/// head, which of .safetensors may be long, and its last 64 KiB.
 std::string why_file_is_torn(const fs::path& path) {
   const auto file = open_file(path);
   if (!file) return {};
   const auto name = path.filename().string();
-  const auto extension = extension_of(path);
+  const auto extension = lower_case(path.extension().string());
   const bool may_be_pickle = std::ranges::find(kPickles, extension) != kPickles.end();
   if (file->size == 0) {
     const bool never = may_be_pickle || std::ranges::find(kNeverEmpty, extension) != kNeverEmpty.end();
@@ -135,10 +183,6 @@ std::string why_file_is_torn(const fs::path& path) {
   if (!may_be_pickle || !is_bare_pickle(head) || read_at(*file, file->size - 1, 1) == ".") return {};
   return name + " is a pickle without its end";
 }
-
-namespace {
-
-namespace fs = std::filesystem;
 
 /// The contents of one folder.
 class Folder {
@@ -234,6 +278,35 @@ std::vector<std::string> parts_beside(const fs::path& file, std::size_t most) {
 }
 
 }  // namespace
+
+NumberWord number_word(std::string_view text) {
+  const auto word = lower_case(text);
+  if (is_one(kStepWords, word)) return NumberWord::kStep;
+  if (is_one(kCheckpointWords, word)) return NumberWord::kCheckpoint;
+  if (is_one(kModelWords, word)) return NumberWord::kModel;
+  if (is_one(kEpochWords, word)) return NumberWord::kEpoch;
+  if (is_one(kPartWords, word)) return NumberWord::kPart;
+  return word == "of" ? NumberWord::kOf : NumberWord::kOther;
+}
+
+std::optional<NumberOf> number_of(std::string_view name) {
+  for (auto of = name.rfind("of"); of != std::string_view::npos && of > 0; of = name.rfind("of", of - 1)) {
+    const auto is_gap = [&](std::size_t at) { return at < name.size() && (name[at] == '-' || name[at] == '_'); };
+    if (of < 2 || !is_gap(of - 1) || !is_gap(of + 2)) continue;
+    const auto number = digits_before(name, of - 1), count = digits_from(name, of + 3);
+    const auto number_value = whole_number<std::int64_t>(number), count_value = whole_number<std::int64_t>(count);
+    if (!number_value || !count_value) continue;
+    NumberOf found;
+    found.before = name.substr(0, of - 1 - number.size());
+    found.after = name.substr(of + 3 + count.size());
+    found.number = *number_value;
+    found.count = *count_value;
+    found.count_text = count;
+    found.is_part = judge(found, number);
+    return found;
+  }
+  return std::nullopt;
+}
 
 std::string why_torn(const fs::path& root, const std::vector<std::string>& files, std::size_t most) {
   std::map<fs::path, Folder> folders;

@@ -16,6 +16,27 @@ inline std::string first_word(const std::filesystem::path& file) {
   return word;
 }
 
+/// The text without white space at both ends.
+std::string_view trimmed(std::string_view text);
+/// The text with every `from` replaced.
+std::string replaced(std::string text, std::string_view from, std::string_view to);
+
+/// The parts between the separators; an empty text has none.
+std::vector<std::string> split(std::string_view text, char at);
+
+/// Adds a text to a list of texts, behind `between` if it is not the first.
+void append(std::string& list, std::string_view text, std::string_view between = ", ");
+/// The texts with `between` between them.
+template <typename Texts>
+std::string joined(const Texts& texts, std::string_view between = ", ") {
+  std::string list;
+  for (const auto& text : texts) append(list, text, between);
+  return list;
+}
+
+/// The text with its ASCII letters in lower case.
+std::string lower_case(std::string_view text);
+
 /// The name that `wrong` most likely stands for. Empty if no name is near: about one letter in three may be wrong.
 std::string nearest(std::string_view wrong, const std::vector<std::string>& names);
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/numbers.h"
-#include "base/save_name.h"
+#include "base/torn_save.h"
 
 namespace agent::watch {
 namespace {

@@ -46,7 +46,7 @@ TEST_F(OutOfMemory, TheOwnCgroupsCountIsReadWhereThereIsOne) {
   const std::filesystem::path root = file_.string() + ".mount", groups = file_;
   const auto counter_of = [&](const std::string& text) {
     std::ofstream(groups) << text;
-    return OomWatch::counter_file_of(groups, root);
+    return OomWatch::best_counter_file(groups, root);
   };
   EXPECT_EQ(counter_of("4:memory:/slurm/job_7\n0::/slurm/job_7\n"), "/proc/vmstat") << "none can be read";
   std::filesystem::create_directories(root / "slurm/job_7");

@@ -53,7 +53,7 @@ class ProcessUseOfARank : public ::testing::Test {
  protected:
   ProcessUse look(std::chrono::milliseconds later) {
     now_ += later;
-    const auto use = meter_.look(look_at_processes(proc_.path()), now_);
+    const auto use = meter_.look(all_processes(proc_.path()), now_);
     EXPECT_TRUE(use);
     return use.value_or(ProcessUse{});
   }
@@ -158,7 +158,7 @@ TEST_F(ProcessUseOfARank, IsResidentMemoryWhereTheKernelTellsNoShares) {
 
 TEST_F(ProcessUseOfARank, EndsWithItsLastProcess) {
   proc_.put({.pid = 20, .parent = 2, .group = 20});
-  EXPECT_FALSE(meter_.look(look_at_processes(proc_.path()), now_));
+  EXPECT_FALSE(meter_.look(all_processes(proc_.path()), now_));
 }
 
 TEST_F(ProcessUseOfARank, OutlivesALineThatMakesNoSense) {
@@ -214,7 +214,7 @@ TEST(ProcessUse, TellsABusyProcessFromOneThatHoldsMemory) {
   const auto now = [] { return ProcessUseMeter::Time::clock::now(); };
   // The machine may be busy otherwise, so the test goes by what the kernel has given the child, not by the clock.
   for (const auto give_up = now() + 20s;; std::this_thread::sleep_for(300ms)) {
-    const auto all = look_at_processes("/proc");
+    const auto all = all_processes("/proc");
     const auto first = of_busy.look(all, now()), second = of_big.look(all, now());
     ASSERT_TRUE(first && second);
     if (first->cores && *first->cores > 0.06 && *second->cores < 0.03 && second->memory_bytes > 100'000'000) {

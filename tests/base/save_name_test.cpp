@@ -1,6 +1,6 @@
 // Goal: a part of a save is told from a checkpoint of one step of many, by the names that libraries and people give.
 // Method: names of transformers, TensorFlow, llama.cpp, DeepSpeed, Megatron, Lightning, nanoGPT and of loops by hand.
-#include "base/save_name.h"
+#include "base/torn_save.h"
 
 #include <gtest/gtest.h>
 
