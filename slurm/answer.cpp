@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "slurm/slurm_text.h"
+#include "base/words.h"
 
 namespace slurm {
 namespace {
@@ -46,65 +45,25 @@ constexpr std::array<std::string_view, 10> kUnclearTexts = {"Unable to contact",
                                                             "Incompatible versions of client and server",
                                                             "Resource temporarily unavailable"};
 
+bool says(const std::string& words, std::string_view part) {
+  return words.find(part) != std::string::npos;
+}
+
 template <std::size_t N>
-bool has_any(const std::string& text, const std::array<std::string_view, N>& parts) {
-  return std::ranges::any_of(parts, [&](auto part) { return text.find(part) != std::string::npos; });
+bool says_any(const std::string& words, const std::array<std::string_view, N>& parts) {
+  return std::ranges::any_of(parts, [&](auto part) { return says(words, part); });
 }
 
 /// "sbatch: error: Invalid partition" -> "Invalid partition".
 std::string_view without_prefix(std::string_view line, std::string_view program) {
-  line = trimmed(line);
+  line = base::trimmed(line);
   for (const auto prefix : {program, std::string_view("error"), std::string_view("fatal")}) {
     if (line.starts_with(prefix) && line.substr(prefix.size()).starts_with(": ")) {
-      line = trimmed(line.substr(prefix.size() + 2));
+      line = base::trimmed(line.substr(prefix.size() + 2));
     }
   }
   return line;
 }
-
-}  // namespace
-
-std::string complaint(const std::string& program, const base::CommandResult& result) {
-  constexpr std::size_t kMaxText = 2000;
-  std::string all;
-  for (const auto& line : split(trimmed(result.err).empty() ? result.out : result.err, '\n')) {
-    const auto text = without_prefix(line, program);
-    if (text.empty()) continue;
-    if (!all.empty()) all += "; ";
-    all += text;
-    if (all.size() > kMaxText) return all.substr(0, kMaxText) + "...";
-  }
-  return all;
-}
-
-bool tells_of_a_lost_answer(const std::string& words) {
-  return has_any(words, kLostTexts);
-}
-
-FailureText explain_failure(const std::string& program, const base::CommandResult& result) {
-  if (!result.could_not_start.empty()) return {Failure::kNotSent, result.could_not_start};
-  const auto text = complaint(program, result);
-  const auto colon = text.empty() ? text : ": " + text;
-  if (result.timed_out) {
-    // A command sends no request before it has read its configuration file.
-    const bool asked = text.find("s_p_parse_file") == std::string::npos;
-    return {asked ? Failure::kLost : Failure::kNotSent,
-            program + " had no answer within " + std::to_string(result.took.count()) + " ms" + colon};
-  }
-  if (result.signal != 0) {
-    return {Failure::kLost, program + " was ended by signal " + std::to_string(result.signal) + colon};
-  }
-  if (has_any(text, kLostTexts)) return {Failure::kLost, program + colon};
-  if (has_any(text, kNotSentTexts)) return {Failure::kNotSent, program + colon};
-  if (has_any(text, kUnclearTexts)) return {Failure::kLost, program + colon};
-  if (text.empty()) {
-    return {Failure::kRefused,
-            program + " failed with exit code " + std::to_string(result.exit_code) + " and no message"};
-  }
-  return {Failure::kRefused, text};
-}
-
-namespace {
 
 // Texts of slurmctld: the cluster does not have what the job asks for. Texts of sbatch: it cannot read an option.
 // " specification" occurs in "Invalid qos specification", "Node count specification invalid" and twenty others.
@@ -148,15 +107,6 @@ constexpr std::string_view kArray = "Invalid job array specification";
 constexpr std::string_view kForbidden = "permission denied";
 constexpr std::string_view kPolicy = "Job violates accounting/QOS policy";
 
-bool says(const std::string& words, std::string_view part) {
-  return words.find(part) != std::string::npos;
-}
-
-template <std::size_t N>
-bool says_any(const std::string& words, const std::array<std::string_view, N>& parts) {
-  return std::ranges::any_of(parts, [&](auto part) { return says(words, part); });
-}
-
 /// Slurm's accounting uses one sentence for all its limits: on a job's size, on its time, on the number of jobs. An
 /// earlier line may name the limit: QOSMaxSubmitJobPerUserLimit, AssocGrpSubmitJobsLimit,
 /// QOSMaxWallDurationPerJobLimit.
@@ -165,26 +115,6 @@ Refusal of_policy(const std::string& words) {
   const bool too_many = says(limit, "SubmitJob") || (!says(limit, "QOS") && !says(limit, "Assoc"));
   return too_many ? Refusal::kTooMany : Refusal::kUsers;
 }
-
-}  // namespace
-
-bool is_final(Refusal kind) {
-  return kind == Refusal::kUsers || kind == Refusal::kArray;
-}
-
-Refusal understand_refusal(const std::string& words) {
-  if (says(words, kPolicy)) return of_policy(words);
-  if (says(words, "MaxSubmit")) return Refusal::kTooMany;
-  if (says_any(words, kForNow)) return Refusal::kForNow;
-  if (says(words, kArray)) return Refusal::kArray;
-  return says_any(words, kUsers) ? Refusal::kUsers : Refusal::kUnknown;
-}
-
-Refusal understand_refused_change(const std::string& words) {
-  return says(words, kForbidden) ? Refusal::kForbidden : Refusal::kUnknown;
-}
-
-namespace {
 
 constexpr std::string_view kFailed = "Batch job submission failed: ";
 
@@ -214,7 +144,7 @@ std::optional<Line> line_of(std::string_view text) {
     line.is_fatal = line.is_fatal || level == "fatal: ";
     text.remove_prefix(level.size());
   }
-  line.text = trimmed(text);
+  line.text = base::trimmed(text);
   return line;
 }
 
@@ -223,7 +153,7 @@ std::optional<Line> line_of(std::string_view text) {
 std::vector<Line> words_of_sbatch(const std::string& err) {
   std::vector<Line> lines;
   std::string program = "sbatch";
-  for (const auto& text : split(err, '\n')) {
+  for (const auto& text : base::split(err, '\n')) {
     auto line = line_of(text);
     if (!line) continue;
     if (line->is_final()) program = line->program;
@@ -237,20 +167,20 @@ std::vector<Line> words_of_sbatch(const std::string& err) {
 
 /// The line says that sbatch retries, so a request has been sent.
 bool is_wait(const Line& line) {
-  return line.text.find("retrying") != std::string::npos;
+  return says(line.text, "retrying");
 }
 
 std::string joined_texts(const std::vector<Line>& lines) {
   std::vector<std::string> texts;
   for (const auto& line : lines) texts.push_back(line.text);
-  return joined(texts, "; ");
+  return base::joined(texts, "; ");
 }
 
 /// "1234", "1234;cluster" or "Submitted batch job 1234".
 bool names_a_job(const std::string& out) {
-  return std::ranges::any_of(split(out, '\n'), [](std::string_view line) {
+  return std::ranges::any_of(base::split(out, '\n'), [](std::string_view line) {
     constexpr std::string_view kSubmitted = "Submitted batch job ";
-    line = trimmed(line);
+    line = base::trimmed(line);
     if (line.starts_with(kSubmitted)) line.remove_prefix(kSubmitted.size());
     line = line.substr(0, line.find_first_of("; "));
     return !line.empty() && line.find_first_not_of("0123456789") == std::string_view::npos;
@@ -269,21 +199,71 @@ SubmitAnswer finally_failed(std::string why, const std::vector<Line>& lines) {
   const auto last = lines.back().text.substr(kFailed.size());
   const auto all = joined_texts(lines);
   // One of the lines may be about a second controller.
-  if (tells_of_a_lost_answer(all)) return Unsure{std::move(why)};
+  if (says_any(all, kLostTexts)) return Unsure{std::move(why)};
   // Without munge no request can be signed, so none is sent. The last line alone does not say so.
-  const bool no_munge = last.find("rotocol authentication error") != std::string::npos &&
-                        all.find("Munge encode failed") != std::string::npos;
+  const bool no_munge = says(last, "rotocol authentication error") && says(all, "Munge encode failed");
   const auto kind = no_munge ? Failure::kNotSent : meaning(last);
   if (kind == Failure::kNotSent) return Unreachable{std::move(why)};
   if (kind == Failure::kLost) return Unsure{std::move(why)};
   // An earlier line names the limit of accounting.
-  const bool has_limit = last.find("accounting/QOS policy") != std::string::npos;
+  const bool has_limit = says(last, "accounting/QOS policy");
   const auto refusal = understand_refusal(has_limit ? all : last);
   if (refusal == Refusal::kUnknown) return Unsure{std::move(why), true};
   return Refused{std::move(why), refusal};
 }
 
 }  // namespace
+
+std::string complaint(const std::string& program, const base::CommandResult& result) {
+  constexpr std::size_t kMaxText = 2000;
+  std::string all;
+  for (const auto& line : base::split(base::trimmed(result.err).empty() ? result.out : result.err, '\n')) {
+    const auto text = without_prefix(line, program);
+    if (text.empty()) continue;
+    base::append(all, text, "; ");
+    if (all.size() > kMaxText) return all.substr(0, kMaxText) + "...";
+  }
+  return all;
+}
+
+FailureText explain_failure(const std::string& program, const base::CommandResult& result) {
+  if (!result.could_not_start.empty()) return {Failure::kNotSent, result.could_not_start};
+  const auto text = complaint(program, result);
+  const auto colon = text.empty() ? text : ": " + text;
+  if (result.timed_out) {
+    // A command sends no request before it has read its configuration file.
+    const bool asked = !says(text, "s_p_parse_file");
+    return {asked ? Failure::kLost : Failure::kNotSent,
+            program + " had no answer within " + std::to_string(result.took.count()) + " ms" + colon};
+  }
+  if (result.signal != 0) {
+    return {Failure::kLost, program + " was ended by signal " + std::to_string(result.signal) + colon};
+  }
+  if (says_any(text, kLostTexts)) return {Failure::kLost, program + colon};
+  if (says_any(text, kNotSentTexts)) return {Failure::kNotSent, program + colon};
+  if (says_any(text, kUnclearTexts)) return {Failure::kLost, program + colon};
+  if (text.empty()) {
+    return {Failure::kRefused,
+            program + " failed with exit code " + std::to_string(result.exit_code) + " and no message"};
+  }
+  return {Failure::kRefused, text};
+}
+
+bool is_final(Refusal kind) {
+  return kind == Refusal::kUsers || kind == Refusal::kArray;
+}
+
+Refusal understand_refusal(const std::string& words) {
+  if (says(words, kPolicy)) return of_policy(words);
+  if (says(words, "MaxSubmit")) return Refusal::kTooMany;
+  if (says_any(words, kForNow)) return Refusal::kForNow;
+  if (says(words, kArray)) return Refusal::kArray;
+  return says_any(words, kUsers) ? Refusal::kUsers : Refusal::kUnknown;
+}
+
+Refusal understand_refused_change(const std::string& words) {
+  return says(words, kForbidden) ? Refusal::kForbidden : Refusal::kUnknown;
+}
 
 SubmitAnswer failed_submission(const base::CommandResult& result) {
   auto why = explain_failure("sbatch", result).why;
@@ -302,7 +282,7 @@ SubmitAnswer failed_submission(const base::CommandResult& result) {
   if (lines.empty()) return Unsure{std::move(why), true};
   const auto& last = lines.back();
   if (last.is_final()) return finally_failed(std::move(why), lines);
-  if (tells_of_a_lost_answer(joined_texts(lines))) return Unsure{std::move(why)};
+  if (says_any(joined_texts(lines), kLostTexts)) return Unsure{std::move(why)};
   if (has_asked || last.text.starts_with("warning: ")) return Unsure{std::move(why), true};
   if (last.is_fatal && meaning(last.text) == Failure::kNotSent) return Unreachable{std::move(why)};
   const auto refusal = understand_refusal(last.text);

@@ -26,9 +26,6 @@ struct FailureText {
 /// Classifies a failure by how the command ended and by what it wrote to stderr.
 FailureText explain_failure(const std::string& program, const base::CommandResult& result);
 
-/// True if the words say that a request was sent and its answer did not come.
-bool tells_of_a_lost_answer(const std::string& words);
-
 /// The text that a command wrote to stderr, or to stdout if stderr is empty, as one line of at most 2,000 characters.
 std::string complaint(const std::string& program, const base::CommandResult& result);
 

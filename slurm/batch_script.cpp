@@ -1,20 +1,22 @@
 #include "slurm/batch_script.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
-#include <string_view>
 
+#include "base/words.h"
+#include "batch_script_parts.h"
 #include "slurm/host_list.h"
 #include "slurm/slurm_job.h"
-#include "slurm/slurm_text.h"
 
 namespace slurm {
+namespace {
 
-bool has_control(std::string_view text) {
-  return std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+bool is_word_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_@%+=:,./-").find(c) != std::string_view::npos;
 }
 
+/// The text with each control character replaced by a space.
 std::string on_one_line(std::string text) {
   for (auto& c : text) {
     if (has_control({&c, 1})) c = ' ';
@@ -22,26 +24,20 @@ std::string on_one_line(std::string text) {
   return text;
 }
 
+/// Quotes a value of an #SBATCH line by sbatch's own rules, which differ from a shell's: a backslash protects any
+/// character, even inside quotes.
 std::string sbatch_quote(const std::string& value) {
   const auto line = on_one_line(value);
   if (!line.empty() && shell_quote(line) == line) return line;
-  return "\"" + replaced(replaced(line, "\\", "\\\\"), "\"", "\\\"") + "\"";
+  return "\"" + base::replaced(base::replaced(line, "\\", "\\\\"), "\"", "\\\"") + "\"";
 }
 
-bool is_option_name(std::string_view name) {
-  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
-  return !name.empty() && name.front() != '-' && std::ranges::all_of(name, fits);
-}
-
+/// True if no pattern of Slurm can express this literal path. The script then opens the file itself.
 bool needs_redirection(const LogFile& log) {
   return log.literal && (has_control(log.path) || log.path.find('\\') != std::string::npos);
 }
 
-std::string log_pattern(const LogFile& log, const std::string& index_mark) {
-  if (!log.literal) return log.path;
-  return replaced(replaced(log.path, "%", "%%"), replaced(index_mark, "%", "%%"), "%a");
-}
-
+/// The word quoted for bash, with each index mark replaced by the array's task id.
 std::string words_with_index(const std::string& word, const std::string& index_mark) {
   if (index_mark.empty() || word.find(index_mark) == std::string::npos) return bash_quote(word);
   std::string quoted;
@@ -54,8 +50,6 @@ std::string words_with_index(const std::string& word, const std::string& index_m
     at = mark + index_mark.size();
   }
 }
-
-namespace {
 
 void ask(Options& options, const std::string& name, const std::string& value) {
   if (!value.empty()) options[name] = value;
@@ -82,17 +76,14 @@ std::string option_line(const std::string& name, const std::optional<std::string
   return "#SBATCH --" + name + (value ? "=" + sbatch_quote(*value) : std::string()) + "\n";
 }
 
-// `module` is a function that login shells have. A batch script has none where sbatch hands no functions on. These are
-// the files of Environment Modules and of Lmod.
-constexpr const char* kModules =
-    "\n# modules\n"
-    "if ! type module > /dev/null 2>&1; then\n"
-    "  for muster_file in \"${MODULESHOME:-}/init/bash\" /etc/profile.d/modules.sh /etc/profile.d/z00_lmod.sh "
-    "/etc/profile.d/lmod.sh; do\n"
-    "    if [ -r \"$muster_file\" ]; then . \"$muster_file\"; break; fi\n"
-    "  done\n"
-    "fi\n";
+/// A part of the script: a file of slurm/script after an empty line, with `with` in the place of `mark`.
+std::string part(std::string_view file, std::string_view mark = {}, std::string_view with = {}) {
+  const auto found = std::ranges::find(script::kTexts, file, &script::EmbeddedText::name);
+  return "\n" + base::replaced(std::string(found->text), mark, with);
+}
 
+/// `module` is a function that login shells have. A batch script has none where sbatch hands no functions on. Its files
+/// are those of Environment Modules and of Lmod.
 bool uses_modules(const Steps& steps) {
   const auto has_word = [](const std::string& line) { return line.find("module ") != std::string::npos; };
   return std::ranges::any_of(steps.setup, has_word) || std::ranges::any_of(steps.health_check, has_word);
@@ -101,18 +92,11 @@ bool uses_modules(const Steps& steps) {
 /// The part of the script that runs before anything else writes or reads files.
 std::string preparation(const BatchScript& s) {
   std::string text;
-  if (s.steps.leave_when_restarted) {
-    text +=
-        "\n# Slurm itself restarted this run. muster submits a replacement, so this run ends here.\n"
-        "if [ \"${SLURM_RESTART_COUNT:-0}\" != 0 ]; then\n"
-        "  echo \"muster: restart $SLURM_RESTART_COUNT by Slurm itself: nothing to do\" >&2\n"
-        "  exit 0\n"
-        "fi\n";
-  }
+  if (s.steps.leave_when_restarted) text += part("restarted.bash");
   if (needs_redirection(s.output)) text += "\nexec >>" + words_with_index(s.output.path, s.index_mark) + " 2>&1\n";
   if (has_control(s.chdir)) text += "\ncd " + bash_quote(s.chdir) + " || exit 1\n";
-  if (uses_modules(s.steps)) text += kModules;
-  if (!s.steps.setup.empty()) text += "\n# setup\n" + joined(s.steps.setup, "\n") + "\n";
+  if (uses_modules(s.steps)) text += part("modules.bash");
+  if (!s.steps.setup.empty()) text += "\n# setup\n" + base::joined(s.steps.setup, "\n") + "\n";
   return text;
 }
 
@@ -121,22 +105,6 @@ constexpr const char* kTraps =
     "\nmuster_exit=\n"
     "muster_signalled=\n"
     "trap 'muster_signalled=1' TERM\n";
-
-std::string health_check(const BatchScript& s) {
-  const auto& lines = s.steps.health_check;
-  if (lines.empty()) return {};
-  const std::string run =
-      "srun --nodes=\"$SLURM_JOB_NUM_NODES\" --ntasks=\"$SLURM_JOB_NUM_NODES\" --ntasks-per-node=1 bash -e -c " +
-      bash_quote(joined(lines, "\n"));
-  return "\n# health check\n"
-         "muster_health=0\n" +
-         run +
-         " || muster_health=$?\n"
-         "if [ \"$muster_health\" != 0 ]; then\n"
-         "  echo \"muster: the health check failed with exit code $muster_health\" >&2\n"
-         "  muster_exit=" +
-         std::to_string(kUnfitExit) + "\nfi\n";
-}
 
 std::string command_line(const BatchScript& s) {
   const auto& launch = s.launch;
@@ -149,47 +117,8 @@ std::string command_line(const BatchScript& s) {
   words.insert(words.end(), launch.srun_args.begin(), launch.srun_args.end());
   for (auto& word : words) word = bash_quote(word);
   for (const auto& word : launch.command) words.push_back(words_with_index(word, s.index_mark));
-  return joined(words, " ");
+  return base::joined(words, " ");
 }
-
-/// Runs the command in the background and waits for it, because bash runs traps only when `wait` returns. A wait that a
-/// signal interrupted is repeated. A repeated wait returns 127 for a child that an earlier wait has already counted.
-std::string run_command(const BatchScript& s) {
-  return "\n# command\nif [ -z \"$muster_exit\" ]; then\n  " + command_line(s) +
-         " &\n"
-         "  muster_pid=$!\n"
-         "  while :; do\n"
-         "    muster_signalled=\n"
-         "    muster_now=0\n"
-         "    wait \"$muster_pid\" || muster_now=$?\n"
-         "    if [ \"$muster_now\" != 127 ] || [ -z \"$muster_exit\" ]; then muster_exit=$muster_now; fi\n"
-         "    if [ -z \"$muster_signalled\" ] || [ \"$muster_now\" -le 128 ]; then break; fi\n"
-         "  done\n"
-         "fi\n";
-}
-
-std::string teardown(const Steps& steps) {
-  if (steps.teardown.empty()) return {};
-  return "\n# teardown: in a subshell, so that an error in it cannot change the exit code\n"
-         "trap 'exit \"$muster_exit\"' EXIT\n"
-         "(\n" +
-         joined(steps.teardown, "\n") + "\n) || :\n";
-}
-
-}  // namespace
-
-std::string render(const BatchScript& script) {
-  std::string text = "#!/bin/bash\n";
-  for (const auto& [name, value] : options_of(script)) text += option_line(name, value);
-  text += preparation(script);
-  text += kTraps;
-  text += health_check(script);
-  text += run_command(script);
-  text += teardown(script.steps);
-  return text + "exit \"$muster_exit\"\n";
-}
-
-namespace {
 
 /// Collects what a batch script cannot express.
 class Check {
@@ -250,6 +179,63 @@ void check_steps(Check& check, const Steps& steps) {
 }
 
 }  // namespace
+
+std::string shell_quote(const std::string& word) {
+  if (!word.empty() && std::ranges::all_of(word, is_word_character)) return word;
+  return "'" + base::replaced(word, "'", "'\"'\"'") + "'";
+}
+
+std::string bash_quote(const std::string& word) {
+  if (!has_control(word)) return shell_quote(word);
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string quoted = "$'";
+  for (const char c : word) {
+    if (c == '\n') {
+      quoted += "\\n";
+    } else if (has_control({&c, 1})) {
+      // An escape of three octal digits ends by itself. \x would also take a digit that follows.
+      const auto value = static_cast<unsigned char>(c);
+      quoted += {'\\', kHex[value >> 6], kHex[(value >> 3) & 7], kHex[value & 7]};
+    } else if (c == '\'' || c == '\\') {
+      quoted += {'\\', c};
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+bool has_control(std::string_view text) {
+  return std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
+bool is_option_name(std::string_view name) {
+  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+  return !name.empty() && name.front() != '-' && std::ranges::all_of(name, fits);
+}
+
+std::string log_pattern(const LogFile& log, const std::string& index_mark) {
+  if (!log.literal) return log.path;
+  return base::replaced(base::replaced(log.path, "%", "%%"), base::replaced(index_mark, "%", "%%"), "%a");
+}
+
+std::string render(const BatchScript& s) {
+  std::string text = "#!/bin/bash\n";
+  for (const auto& [name, value] : options_of(s)) text += option_line(name, value);
+  text += preparation(s);
+  text += kTraps;
+  if (const auto& lines = s.steps.health_check; !lines.empty()) {
+    text += base::replaced(part("health_check.bash", "@EXIT@", std::to_string(kUnfitExit)), "@LINES@",
+                           bash_quote(base::joined(lines, "\n")));
+  }
+  // The command runs in the background, because bash runs traps only when `wait` returns. A wait that a signal
+  // interrupted is repeated. A repeated wait returns 127 for a child that an earlier wait has already counted.
+  text += part("command.bash", "@COMMAND@", command_line(s));
+  if (const auto& lines = s.steps.teardown; !lines.empty()) {
+    text += part("teardown.bash", "@LINES@", base::joined(lines, "\n"));
+  }
+  return text + "exit \"$muster_exit\"\n";
+}
 
 std::vector<std::string> problems(const BatchScript& s) {
   Check check;

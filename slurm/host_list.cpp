@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "slurm/slurm_text.h"
+#include "base/numbers.h"
+#include "base/words.h"
 
 namespace slurm {
 namespace {
@@ -73,7 +74,7 @@ class Expander {
     if (close == std::string_view::npos) return fail(open, "'[' without its ']'");
     std::vector<std::string> endings;
     auto part_at = open + 1;
-    for (const auto& part : split(text_.substr(open + 1, close - open - 1), ',')) {
+    for (const auto& part : base::split(text_.substr(open + 1, close - open - 1), ',')) {
       if (!add_endings(part, part_at, endings)) return false;
       part_at += part.size() + 1;
     }
@@ -95,8 +96,8 @@ class Expander {
     const auto last = dash == std::string::npos ? first : part.substr(dash + 1);
     if (!all_digits(first) || !all_digits(last)) return fail(at, "'" + part + "' is neither a number nor a range");
     if (first.size() > kMaxDigits || last.size() > kMaxDigits) return fail(at, "'" + part + "' is too large");
-    const auto from = parse_number<std::uint64_t>(first).value();
-    const auto to = parse_number<std::uint64_t>(last).value();
+    const auto from = base::whole_number<std::uint64_t>(first).value();
+    const auto to = base::whole_number<std::uint64_t>(last).value();
     if (from > to) return fail(at, "'" + part + "' counts down");
     if (to - from >= kMaxHosts - endings.size()) return too_many(at);
     for (auto number = from; number <= to; ++number) endings.push_back(padded(number, first.size()));
@@ -120,7 +121,7 @@ std::optional<Numbered> numbered(std::string_view name) {
   std::size_t digits = 0;
   while (digits < name.size() && digits < kMaxDigits && all_digits(name.substr(name.size() - digits - 1, 1))) ++digits;
   if (digits == 0) return std::nullopt;
-  const auto number = parse_number<std::uint64_t>(name.substr(name.size() - digits));
+  const auto number = base::whole_number<std::uint64_t>(name.substr(name.size() - digits));
   return Numbered{name.substr(0, name.size() - digits), number.value(), digits};
 }
 
@@ -133,7 +134,7 @@ bool follows(const Numbered& now, const Numbered& next, std::size_t first_digits
 }  // namespace
 
 Hosts expand_hosts(std::string_view text) {
-  text = trimmed(text);
+  text = base::trimmed(text);
   if (text == "(null)" || text == "None assigned") return std::vector<std::string>{};
   return Expander(text).run();
 }
@@ -160,8 +161,7 @@ std::string compress_hosts(const std::vector<std::string>& hosts) {
         last = *after;
         ++length;
       }
-      if (!inside.empty()) inside += ",";
-      inside += padded(next->number, next->digits);
+      base::append(inside, padded(next->number, next->digits), ",");
       if (length > 1) inside += "-" + padded(last.number, last.digits);
       at += length;
       count += length;

@@ -4,7 +4,9 @@
 #include <array>
 #include <cctype>
 
-#include "slurm/slurm_text.h"
+#include "base/numbers.h"
+#include "base/words.h"
+#include "slurm/pending_reason.h"
 
 namespace slurm {
 namespace {
@@ -18,14 +20,14 @@ std::string field(const Fields& fields, const std::string& name) {
 
 template <class T>
 T number_field(const Fields& fields, const std::string& name, T otherwise = 0) {
-  return parse_number<T>(field(fields, name)).value_or(otherwise);
+  return base::whole_number<T>(field(fields, name)).value_or(otherwise);
 }
 
 /// A list in which ALL, N/A and NONE mean no restriction.
 std::vector<std::string> list_field(const Fields& fields, const std::string& name) {
   const auto text = field(fields, name);
   if (text == "ALL" || text == "N/A" || text == "NONE") return {};
-  return split(text, ',');
+  return base::split(text, ',');
 }
 
 bool is_key(std::string_view text) {
@@ -54,7 +56,7 @@ Partition partition_of(const Fields& fields) {
   p.total_cpus = number_field<std::uint32_t>(fields, "TotalCPUs");
   p.max_time = parse_duration(field(fields, "MaxTime"));
   p.default_time = parse_duration(field(fields, "DefaultTime"));
-  p.max_nodes = parse_number<std::uint32_t>(field(fields, "MaxNodes"));
+  p.max_nodes = base::whole_number<std::uint32_t>(field(fields, "MaxNodes"));
   p.allow_groups = list_field(fields, "AllowGroups");
   p.allow_accounts = list_field(fields, "AllowAccounts");
   p.allow_qos = list_field(fields, "AllowQos");
@@ -68,7 +70,7 @@ Node node_of(const Fields& fields) {
   Node n;
   n.name = field(fields, "NodeName");
   n.address = field(fields, "NodeAddr");
-  for (auto state : split(field(fields, "State"), '+')) {
+  for (auto state : base::split(field(fields, "State"), '+')) {
     while (!state.empty() && std::string_view("*~#!%$@^-").find(state.back()) != std::string_view::npos) {
       if (state.back() == '*') n.responds = false;
       state.pop_back();
@@ -101,111 +103,39 @@ ListedJob shown_job(const Fields& fields) {
   return job;
 }
 
+template <std::size_t N>
+bool has_any(const std::vector<std::string>& states, const std::array<std::string_view, N>& wanted) {
+  return std::ranges::any_of(states,
+                             [&](const auto& state) { return std::ranges::find(wanted, state) != wanted.end(); });
+}
+
+/// Parses one line of `scontrol -o`: "Key=value Key=value". The value of `last_key` extends to the end of the line.
+Fields parse_pairs(std::string_view line, std::string_view last_key = "Reason") {
+  Fields fields;
+  line = base::trimmed(line);
+  while (!line.empty()) {
+    const auto equals = line.find('=');
+    if (equals == std::string_view::npos) break;
+    const std::string key(base::trimmed(line.substr(0, equals)));
+    const auto end = key == last_key ? line.size() : next_key(line, equals + 1);
+    fields.try_emplace(key, base::trimmed(line.substr(equals + 1, end - equals - 1)));
+    line = base::trimmed(line.substr(end));
+  }
+  return fields;
+}
+
 /// Parses one object a line. Each line must have a name.
 template <class T>
 Parsed<std::vector<T>> parse_lines(std::string_view text, const std::string& name_key, T (*make)(const Fields&)) {
   std::vector<T> all;
-  for (const auto& line : split(text, '\n')) {
-    if (trimmed(line).empty()) continue;
+  for (const auto& line : base::split(text, '\n')) {
+    if (base::trimmed(line).empty()) continue;
     const auto fields = parse_pairs(line);
     if (!fields.contains(name_key)) return "a line without " + name_key + ": " + line.substr(0, 200);
     all.push_back(make(fields));
   }
   return all;
 }
-
-}  // namespace
-
-std::map<std::string, std::string> parse_pairs(std::string_view line, std::string_view last_key) {
-  std::map<std::string, std::string> fields;
-  line = trimmed(line);
-  while (!line.empty()) {
-    const auto equals = line.find('=');
-    if (equals == std::string_view::npos) break;
-    const std::string key(trimmed(line.substr(0, equals)));
-    const auto end = key == last_key ? line.size() : next_key(line, equals + 1);
-    fields.try_emplace(key, trimmed(line.substr(equals + 1, end - equals - 1)));
-    line = trimmed(line.substr(end));
-  }
-  return fields;
-}
-
-// One line stands for all elements of an array that have not started yet.
-Parsed<std::vector<ListedJob>> parse_shown_jobs(std::string_view text) {
-  std::vector<ListedJob> jobs;
-  for (const auto& line : split(text, '\n')) {
-    if (trimmed(line).empty()) continue;
-    const auto fields = parse_pairs(line, {});
-    const auto array = field(fields, "ArrayJobId"), tasks = field(fields, "ArrayTaskId");
-    const bool many = tasks.find_first_not_of("0123456789") != std::string::npos;
-    const auto number = field(fields, "JobId");
-    const auto id = parse_listed_id(tasks.empty() ? number : array + "_" + (many ? "[" + tasks + "]" : tasks));
-    if (!id || field(fields, "JobState").empty()) return "a line without job id or state: " + line.substr(0, 200);
-    const auto job = shown_job(fields);
-    if (const auto* one = std::get_if<JobId>(&*id)) {
-      jobs.push_back(job);
-      jobs.back().id = *one;
-      continue;
-    }
-    const auto& rest = std::get<ArrayRemainder>(*id);
-    if (rest.cut_short) return "a list of array elements that is cut short: " + tasks;
-    for (const auto task : rest.tasks) {
-      jobs.push_back(job);
-      jobs.back().id = {rest.job, task};
-    }
-  }
-  return jobs;
-}
-
-Parsed<std::vector<Partition>> parse_partitions(std::string_view text) {
-  return parse_lines(text, "PartitionName", partition_of);
-}
-
-Parsed<std::vector<Node>> parse_nodes(std::string_view text) {
-  return parse_lines(text, "NodeName", node_of);
-}
-
-Parsed<ClusterConfig> parse_config(std::string_view text) {
-  Fields fields;
-  for (const auto& line : split(text, '\n')) {
-    const auto equals = line.find(" = ");
-    if (equals == std::string::npos) continue;
-    fields.try_emplace(std::string(trimmed(line.substr(0, equals))), trimmed(line.substr(equals + 3)));
-  }
-  if (!fields.contains("ClusterName")) return std::string("no ClusterName in it");
-  ClusterConfig config;
-  config.max_array_size = number_field<std::uint64_t>(fields, "MaxArraySize", config.max_array_size);
-  constexpr std::string_view kNow = "Configuration data as of ";
-  if (text.starts_with(kNow)) config.now = parse_time(trimmed(text.substr(kNow.size(), text.find('\n') - kNow.size())));
-  config.fields = std::move(fields);
-  return config;
-}
-
-std::string Node::field(const std::string& key) const {
-  return slurm::field(fields, key);
-}
-std::string ClusterConfig::field(const std::string& key) const {
-  return slurm::field(fields, key);
-}
-
-std::optional<StartEstimate> parse_start(std::string_view text) {
-  for (const auto& line : split(text, '\n')) {
-    const auto at = line.find(" to start at ");
-    if (at == std::string::npos || line.find("Job ") > at) continue;
-    StartEstimate estimate;
-    const auto words = split(std::string_view(line).substr(at + 13), ' ');
-    if (!words.empty()) estimate.start = parse_time(words.front());
-    for (std::size_t i = 0; i + 1 < words.size(); ++i) {
-      if (words[i] == "using") estimate.cpus = parse_number<std::uint32_t>(words[i + 1]).value_or(0);
-      if (words[i] == "nodes") estimate.node_list = words[i + 1];
-      if (words[i] == "partition") estimate.partition = words[i + 1];
-    }
-    return estimate;
-  }
-  return std::nullopt;
-}
-
-namespace {
 
 constexpr std::array<std::string_view, 14> kSqueueFields = {
     "JobArrayID", "State",       "Reason",    "NodeList",  "RestartCnt", "SubmitTime",   "StartTime",
@@ -247,7 +177,7 @@ class Rows {
 
 /// The exit status as wait() gives it.
 std::optional<ExitStatus> wait_status(const std::string& text) {
-  const auto status = parse_number<std::uint32_t>(text);
+  const auto status = base::whole_number<std::uint32_t>(text);
   if (!status) return std::nullopt;
   return ExitStatus{static_cast<int>((*status >> 8) & 0xff), static_cast<int>(*status & 0x7f)};
 }
@@ -256,8 +186,8 @@ std::optional<ExitStatus> wait_status(const std::string& text) {
 std::optional<ExitStatus> exit_pair(const std::string& text) {
   const auto colon = text.find(':');
   if (colon == std::string::npos) return std::nullopt;
-  const auto code = parse_number<int>(std::string_view(text).substr(0, colon));
-  const auto signal = parse_number<int>(std::string_view(text).substr(colon + 1));
+  const auto code = base::whole_number<int>(std::string_view(text).substr(0, colon));
+  const auto signal = base::whole_number<int>(std::string_view(text).substr(colon + 1));
   if (!code || !signal) return std::nullopt;
   return ExitStatus{*code, *signal};
 }
@@ -268,7 +198,7 @@ ListedJob listed_job(const std::array<std::string, kSqueueFields.size()>& f, con
   job.state = parse_job_state(f[1]);
   job.reason = f[2];
   job.node_list = f[3];
-  job.restarts = parse_number<std::uint32_t>(f[4]).value_or(0);
+  job.restarts = base::whole_number<std::uint32_t>(f[4]).value_or(0);
   job.submitted = parse_time(f[5]);
   job.started = parse_time(f[6]);
   job.ends = parse_time(f[7]);
@@ -279,26 +209,138 @@ ListedJob listed_job(const std::array<std::string, kSqueueFields.size()>& f, con
   const bool waits_again = phase == JobPhase::kQueued && job.restarts > 0 && exit != ExitStatus{};
   if (phase == JobPhase::kEnded || waits_again) job.exit = exit;
   job.dependency = f[11];
-  job.priority = parse_number<std::uint64_t>(f[12]).value_or(0);
+  job.priority = base::whole_number<std::uint64_t>(f[12]).value_or(0);
   job.comment = f[13];
   return job;
 }
 
 }  // namespace
 
+// One line stands for all elements of an array that have not started yet.
+Parsed<std::vector<ListedJob>> parse_shown_jobs(std::string_view text) {
+  std::vector<ListedJob> jobs;
+  for (const auto& line : base::split(text, '\n')) {
+    if (base::trimmed(line).empty()) continue;
+    const auto fields = parse_pairs(line, {});
+    const auto array = field(fields, "ArrayJobId"), tasks = field(fields, "ArrayTaskId");
+    const bool many = tasks.find_first_not_of("0123456789") != std::string::npos;
+    const auto number = field(fields, "JobId");
+    const auto id = parse_listed_id(tasks.empty() ? number : array + "_" + (many ? "[" + tasks + "]" : tasks));
+    if (!id || field(fields, "JobState").empty()) return "a line without job id or state: " + line.substr(0, 200);
+    const auto job = shown_job(fields);
+    if (const auto* one = std::get_if<JobId>(&*id)) {
+      jobs.push_back(job);
+      jobs.back().id = *one;
+      continue;
+    }
+    const auto& rest = std::get<ArrayRemainder>(*id);
+    if (rest.cut_short) return "a list of array elements that is cut short: " + tasks;
+    for (const auto task : rest.tasks) {
+      jobs.push_back(job);
+      jobs.back().id = {rest.job, task};
+    }
+  }
+  return jobs;
+}
+
+Parsed<std::vector<Partition>> parse_partitions(std::string_view text) {
+  return parse_lines(text, "PartitionName", partition_of);
+}
+
+Parsed<std::vector<Node>> parse_nodes(std::string_view text) {
+  return parse_lines(text, "NodeName", node_of);
+}
+
+Parsed<ClusterConfig> parse_config(std::string_view text) {
+  Fields fields;
+  for (const auto& line : base::split(text, '\n')) {
+    const auto equals = line.find(" = ");
+    if (equals == std::string::npos) continue;
+    fields.try_emplace(std::string(base::trimmed(line.substr(0, equals))), base::trimmed(line.substr(equals + 3)));
+  }
+  if (!fields.contains("ClusterName")) return std::string("no ClusterName in it");
+  ClusterConfig config;
+  config.max_array_size = number_field<std::uint64_t>(fields, "MaxArraySize", config.max_array_size);
+  constexpr std::string_view kNow = "Configuration data as of ";
+  if (text.starts_with(kNow))
+    config.now = parse_time(base::trimmed(text.substr(kNow.size(), text.find('\n') - kNow.size())));
+  config.fields = std::move(fields);
+  return config;
+}
+
+std::string Node::field(const std::string& key) const {
+  return slurm::field(fields, key);
+}
+std::string ClusterConfig::field(const std::string& key) const {
+  return slurm::field(fields, key);
+}
+
+bool Node::usable() const {
+  constexpr std::array<std::string_view, 12> kBad = {"DOWN",   "DRAIN",   "DRAINED",       "DRAINING",
+                                                     "FAIL",   "FAILING", "ERROR",         "UNKNOWN",
+                                                     "FUTURE", "INVAL",   "REBOOT_ISSUED", "NOT_RESPONDING"};
+  return responds && !states.empty() && !has_any(states, kBad);
+}
+
+bool Node::is_down() const {
+  return !responds || has_any(states, std::to_array<std::string_view>({"DOWN", "FAIL"}));
+}
+
+bool Node::should_answer() const {
+  return responds && !has_any(states, std::to_array<std::string_view>({"DOWN", "FAIL", "POWERED_DOWN", "POWERING_DOWN",
+                                                                       "REBOOT_ISSUED", "UNKNOWN"}));
+}
+
+bool Node::failed_a_launch() const {
+  const auto words = plain_words(reason);
+  return has_any(states, std::to_array<std::string_view>({"DRAIN", "DRAINED"})) &&
+         (words.find("prolog") != std::string::npos || words.find("launch") != std::string::npos ||
+          words.starts_with("batch job complete failure"));
+}
+
+std::string Node::why() const {
+  return reason.substr(0, reason.find(" ["));
+}
+
+// "Prolog error [root@1795314284]"
+std::optional<Time> Node::why_since() const {
+  const auto at = reason.rfind('@');
+  if (at == std::string::npos || !reason.ends_with(']')) return std::nullopt;
+  const auto seconds =
+      base::whole_number<std::int64_t>(std::string_view(reason).substr(at + 1, reason.size() - at - 2));
+  return seconds ? std::optional(Time(std::chrono::seconds(*seconds))) : std::nullopt;
+}
+
+std::optional<StartEstimate> parse_start(std::string_view text) {
+  for (const auto& line : base::split(text, '\n')) {
+    const auto at = line.find(" to start at ");
+    if (at == std::string::npos || line.find("Job ") > at) continue;
+    StartEstimate estimate;
+    const auto words = base::split(std::string_view(line).substr(at + 13), ' ');
+    if (!words.empty()) estimate.start = parse_time(words.front());
+    for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+      if (words[i] == "using") estimate.cpus = base::whole_number<std::uint32_t>(words[i + 1]).value_or(0);
+      if (words[i] == "nodes") estimate.node_list = words[i + 1];
+      if (words[i] == "partition") estimate.partition = words[i + 1];
+    }
+    return estimate;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
   std::chrono::seconds days{0};
   if (const auto dash = text.find('-'); dash != std::string_view::npos) {
-    const auto count = parse_number<std::uint32_t>(text.substr(0, dash));
+    const auto count = base::whole_number<std::uint32_t>(text.substr(0, dash));
     if (!count) return std::nullopt;
     days = std::chrono::seconds(std::int64_t{*count} * 86400);
     text = text.substr(dash + 1);
   }
   std::int64_t seconds = 0;
-  const auto parts = split(text, ':');
+  const auto parts = base::split(text, ':');
   if (parts.size() < 2 || parts.size() > 3) return std::nullopt;
   for (const auto& part : parts) {
-    const auto number = parse_number<std::uint32_t>(part);
+    const auto number = base::whole_number<std::uint32_t>(part);
     if (!number) return std::nullopt;
     seconds = seconds * 60 + *number;
   }
@@ -306,25 +348,18 @@ std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
 }
 
 std::optional<Time> parse_time(std::string_view text) {
-  const auto seconds = parse_number<std::int64_t>(trimmed(text));
+  const auto seconds = base::whole_number<std::int64_t>(base::trimmed(text));
   constexpr std::int64_t kYear2100 = 4'102'444'800;  // Slurm's "never" is later than this
   if (!seconds || *seconds <= 0 || *seconds > kYear2100) return std::nullopt;
   return Time(std::chrono::seconds(*seconds));
 }
 
 std::string squeue_format(const std::string& separator) {
-  std::string format;
-  for (const auto field : kSqueueFields) {
-    if (!format.empty()) format += ",";
-    format += std::string(field) + ":" + separator;
-  }
-  return format;
+  return base::joined(kSqueueFields, ":" + separator + ",") + ":" + separator;
 }
 
 std::string sacct_format() {
-  std::string format;
-  for (const auto field : kSacctFields) format += (format.empty() ? "" : ",") + std::string(field);
-  return format;
+  return base::joined(kSacctFields, ",");
 }
 
 Parsed<std::vector<ListedJob>> parse_squeue(std::string_view text, const std::string& separator) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,9 +38,6 @@ Parsed<std::vector<PastRun>> parse_sacct(std::string_view text, const std::strin
 
 /// Parses the sentence of `sbatch --test-only`.
 std::optional<StartEstimate> parse_start(std::string_view text);
-
-/// Parses one line of `scontrol -o`: "Key=value Key=value". The value of `last_key` extends to the end of the line.
-std::map<std::string, std::string> parse_pairs(std::string_view line, std::string_view last_key = "Reason");
 
 Parsed<std::vector<Partition>> parse_partitions(std::string_view text);
 Parsed<std::vector<Node>> parse_nodes(std::string_view text);

@@ -1,112 +1,30 @@
 #include "slurm/pending_reason.h"
 
 #include <algorithm>
-#include <array>
+#include <functional>
+#include <map>
 #include <optional>
 
+#include "base/words.h"
+#include "reason_texts.h"
 #include "slurm/scheduler.h"
-#include "slurm/slurm_text.h"
 
 namespace slurm {
 namespace {
 
 constexpr std::string_view kNoLaunch = "launch failed requeued held";
 
-struct PlainRow {
-  std::string_view reason, sentence, action;
-};
-
-// Reasons with a text of their own. explain_limit() composes the texts about limits.
-constexpr PlainRow kPlain[] = {
-    {"None", "Slurm names no reason: it has not looked at the job yet, or is about to start it.", "Nothing to do."},
-    {"Prolog", "The nodes are being prepared for the job.",
-     "Wait; if it lasts for minutes, ask an admin to look at the prolog on those nodes."},
-    {"Priority", "Other jobs with a higher priority are first in the queue.",
-     "Wait, or ask for fewer nodes or less time, so that the job fits into a gap."},
-    {"Dependency", "The job waits for another job.",
-     "Wait until that job has ended as the dependency demands, or cancel this one."},
-    {"Resources", "The job is next, and the nodes it needs are busy.",
-     "Wait until they are free, or ask for fewer nodes, CPUs or GPUs."},
-    {"PartitionNodeLimit",
-     "The job asks for more or fewer nodes than the partition has or allows, or for nodes that are down.",
-     "Submit it again with a number of nodes within the partition's limits, or to another partition."},
-    {"PartitionTimeLimit", "The job's time limit is longer than the partition allows.",
-     "Ask for less time, or use a partition that allows more."},
-    {"PartitionDown", "The partition is down: it starts no jobs.",
-     "Use another partition, or wait until an admin opens it again."},
-    {"PartitionInactive", "The partition is inactive: it takes and starts no jobs.", "Use another partition."},
-    {"JobHeldAdmin", "An admin holds the job.", "Ask the admin why, and to release it."},
-    {"JobHeldUser", "The job's owner holds it in Slurm.", "Release it: scontrol release JOBID."},
-    {"BeginTime",
-     "The job may not start before a given time; a job that Slurm requeued waits like this for two minutes.",
-     "Wait, or let it begin now: scontrol update JobId=JOBID StartTime=now."},
-    {"Licenses", "The job waits for a license that others use.", "Wait until one is free, or ask for fewer."},
-    {"AssociationJobLimit", "Your account has as many jobs as it may.",
-     "Wait until some of them end, or ask an admin to raise the limit."},
-    {"AssociationResourceLimit", "Your account uses as much as it may.",
-     "Wait until some of its jobs end, or ask an admin to raise the limit."},
-    {"AssociationTimeLimit", "Your account has used up its time.",
-     "Wait until its usage is reset, or ask an admin for more."},
-    {"Reservation", "The job waits for its reservation to begin, or the reservation is full.",
-     "Wait, or submit it without the reservation."},
-    {"ReqNodeNotAvail", "Nodes that the job needs are down, drained or reserved.",
-     "Wait until they are back, or let the job use other nodes."},
-    {"FrontEndDown", "No front end node can start the job.", "Ask an admin to bring a front end node back."},
-    {"SchedDefer", "The job wanted to start at once, and Slurm puts off such requests.",
-     "Submit it without the demand to start immediately."},
-    {"NodeDown", "A node that the job needs is down.", "Let the job use other nodes, or wait until the node is back."},
-    {"BadConstraints", "No node has what the job asks for.",
-     "Change its features, node list, CPUs, memory or GPUs to what the partition's nodes have."},
-    {"SystemFailure", "Slurm, the file system or the network failed under the job.",
-     "Ask an admin to look at the logs of slurmctld and slurmd, then submit it again."},
-    {"JobLaunchFailure",
-     "The job could not be started on its nodes, for example because its folder or its user is missing there.",
-     "Check that its folder and log files can be reached from those nodes, then submit it again."},
-    {"NonZeroExitCode", "The job's script ended with an exit code other than 0.", "Read the job's log."},
-    {"TimeLimit", "The job ran until its time limit.", "Ask for more time, or continue it from its last checkpoint."},
-    {"InactiveLimit", "The job did nothing for longer than the cluster allows.",
-     "Start the job's work without waiting for input."},
-    {"InvalidAccount", "The job's account does not exist or is not yours.",
-     "Submit it with an account that you belong to."},
-    {"InvalidQOS", "The job's QOS does not exist or is not yours.", "Submit it with a QOS that your account may use."},
-    {"QOSUsageThreshold", "Your share of the cluster is below what the QOS demands.",
-     "Wait until your recent usage has decayed, or use another QOS."},
-    {"QOSJobLimit", "The QOS has as many jobs as it may.", "Wait until some of them end, or use another QOS."},
-    {"QOSResourceLimit", "The QOS uses as much as it may.", "Wait until some of its jobs end, or use another QOS."},
-    {"QOSTimeLimit", "The QOS has used up its time.", "Wait until its usage is reset, or use another QOS."},
-    {"BlockMaxError", "A block of the machine has too many errors.", "Ask an admin to look at the machine."},
-    {"BlockFreeAction", "A block of the machine is being freed.", "Wait."},
-    {"Cleaning", "The job was requeued and its last run is still being cleaned up.",
-     "Wait; if it lasts for minutes, ask an admin to look at the nodes of that run."},
-    {"QOSNotAllowed", "The partition does not allow the job's QOS.", "Use another QOS or another partition."},
-    {"AccountNotAllowed", "The partition does not allow the job's account.",
-     "Use another account or another partition."},
-    {"DependencyNeverSatisfied", "The job waits for another job that ended in the wrong way: it will never start.",
-     "Cancel it, and submit it again without that dependency."},
-    {"JobHoldMaxRequeue", "The job was requeued as often as the cluster allows, and is held now.",
-     "Find out why it failed so often, then release it: scontrol release JOBID."},
-    {"JobArrayTaskLimit", "As many elements of the array run as may run at once.",
-     "Wait until one ends, or let more of them run: scontrol update JobId=ARRAYID ArrayTaskThrottle=NUMBER."},
-    {"BurstBufferResources", "The job waits for space in the burst buffer.", "Wait, or ask for less of it."},
-    {"BurstBufferStageIn", "The job's files are being copied into the burst buffer.", "Wait."},
-    {"BurstBufferOperation", "Copying the job's files to or from the burst buffer failed.",
-     "Ask an admin to look at the burst buffer, then submit it again."},
-    {"PowerNotAvail", "The cluster has not enough electrical power for the job.", "Wait until other jobs end."},
-    {"PowerReserved", "The electrical power that the job needs is reserved.", "Wait until the reservation ends."},
-    {"DeadLine", "The job could no longer end before its deadline.", "Submit it with a later deadline or less time."},
-    {"PartitionConfig",
-     "The job asks for more than any node of the partition has, or for something that the partition's settings do not "
-     "allow.",
-     "Compare its CPUs, memory and GPUs a node, its nodes, time, account and QOS with the partition's, and submit it "
-     "again with less, or to another partition."},
-    {"AccountingPolicy", "A limit of the accounting holds the job back.", "Wait, or ask an admin which limit it is."},
-    {"FedJobLock", "The federation's clusters are deciding which of them runs the job.", "Wait."},
-    {"OutOfMemory", "The job used more memory than it had asked for.", "Ask for more memory, or use less."},
-    {"MaxMemPerLimit", "The job asks for more memory a CPU or a node than the partition allows.",
-     "Ask for less memory, or for more CPUs to go with it."},
-    {"ReservationDeleted", "The job's reservation was deleted.",
-     "Submit it without the reservation, or with another one."},
-};
+/// The reasons with a text of their own, of slurm/reasons.txt: a reason, its sentence and its action are a line each,
+/// and an empty line follows. explain_limit() composes the texts about limits.
+const std::map<std::string, ReasonText, std::less<>>& plain_reasons() {
+  static const auto kAll = [] {
+    std::map<std::string, ReasonText, std::less<>> all;
+    const auto lines = base::split(reasons::kTexts[0].text, '\n');
+    for (std::size_t i = 0; i + 2 < lines.size(); i += 4) all[lines[i]] = {lines[i + 1], lines[i + 2], true};
+    return all;
+  }();
+  return kAll;
+}
 
 // The resources that a limit counts, as spelled inside the reasons' names. Longer spellings come first.
 struct Resource {
@@ -191,22 +109,39 @@ std::optional<ReasonText> explain_limit(std::string_view reason) {
   if (resource == std::end(kResources)) return std::nullopt;
   for (const auto& row : kLimits) {
     if (row.kind != kind || row.rest != reason || (!row.only.empty() && row.only != resource->said)) continue;
-    return said(replaced(replaced(std::string(row.sentence), "WHOSE", owner), "WHAT", resource->said),
+    return said(base::replaced(base::replaced(std::string(row.sentence), "WHOSE", owner), "WHAT", resource->said),
                 std::string(row.action));
   }
   return std::nullopt;
 }
 
 std::optional<ReasonText> explain_known(std::string_view reason) {
-  for (const auto& row : kPlain) {
-    if (row.reason == reason) return said(std::string(row.sentence), std::string(row.action));
-  }
-  return explain_limit(reason);
+  const auto found = plain_reasons().find(reason);
+  return found == plain_reasons().end() ? explain_limit(reason) : found->second;
 }
+
+struct TextRow {
+  std::string_view begins, has, sentence, action;
+};
+
+// Texts that begin with one text and have another. TEXT stands for the whole of it.
+constexpr TextRow kTexts[] = {
+    {"Nodes required for job are DOWN, DRAINED or reserved", "",
+     "The nodes that the job needs are down, drained or reserved for jobs of partitions with a higher priority.",
+     "Wait until they are back, or let the job use other nodes."},
+    {"", "job requeued in held state", "The job was put back into the queue and is held.",
+     "Release it when it should run again: scontrol release JOBID."},
+    {"", "job requeued in special exit state",
+     "The job's script ended with an exit code that asks to be put back and held.",
+     "Read the job's log, then release it: scontrol release JOBID."},
+    {"Job is at or exceeds", "", "TEXT.",
+     "Wait until usage is reset or jobs end, ask for less, or ask an admin to raise the limit."},
+    {"", ", which this job was running under, has ended", "TEXT.",
+     "Submit the job without the reservation, or with another one."},
+};
 
 /// Explains the texts that slurmctld writes in place of a reason.
 std::optional<ReasonText> explain_text(std::string_view text) {
-  const std::string quoted(text);
   if (constexpr std::string_view kNodes = "ReqNodeNotAvail, UnavailableNodes:"; text.starts_with(kNodes)) {
     const std::string nodes(text.substr(kNodes.size()));
     if (nodes.empty()) return explain_known("ReqNodeNotAvail");
@@ -218,34 +153,23 @@ std::optional<ReasonText> explain_text(std::string_view text) {
                 "Wait until the maintenance is over, or ask for less time so that the job ends before it.");
   }
   if (text.starts_with("ReqNodeNotAvail")) return explain_known("ReqNodeNotAvail");
-  if (text.starts_with("Nodes required for job are DOWN, DRAINED or reserved")) {
-    return said(
-        "The nodes that the job needs are down, drained or reserved for jobs of partitions with a higher priority.",
-        "Wait until they are back, or let the job use other nodes.");
-  }
   if (understand_reason(text) == Reason::kLaunchFailure) {
     return said("The job could not be started on its nodes, and Slurm holds it now.",
                 "Ask an admin to look at those nodes, then release it: scontrol release JOBID.");
   }
-  if (text.find("job requeued in held state") != std::string_view::npos) {
-    return said("The job was put back into the queue and is held.",
-                "Release it when it should run again: scontrol release JOBID.");
-  }
-  if (text.find("job requeued in special exit state") != std::string_view::npos) {
-    return said("The job's script ended with an exit code that asks to be put back and held.",
-                "Read the job's log, then release it: scontrol release JOBID.");
-  }
-  if (text.starts_with("Job is at or exceeds")) {
-    return said(quoted + ".",
-                "Wait until usage is reset or jobs end, ask for less, or ask an admin to raise the limit.");
-  }
-  if (text.find(", which this job was running under, has ended") != std::string_view::npos) {
-    return said(quoted + ".", "Submit the job without the reservation, or with another one.");
+  for (const auto& row : kTexts) {
+    if (!text.starts_with(row.begins) || text.find(row.has) == std::string_view::npos) continue;
+    return said(base::replaced(std::string(row.sentence), "TEXT", text), std::string(row.action));
   }
   return std::nullopt;
 }
 
 }  // namespace
+
+std::string plain_words(std::string text) {
+  std::ranges::replace(text, '_', ' ');
+  return base::lower_case(text);
+}
 
 Reason understand_reason(std::string_view reason) {
   if (reason == "TimeLimit") return Reason::kTimeLimit;
@@ -255,7 +179,7 @@ Reason understand_reason(std::string_view reason) {
 }
 
 ReasonText explain_reason(std::string_view reason) {
-  reason = trimmed(reason);
+  reason = base::trimmed(reason);
   if (reason.size() > 2 && reason.front() == '(' && reason.back() == ')') {
     reason = reason.substr(1, reason.size() - 2);
   }

@@ -7,6 +7,9 @@ namespace slurm {
 
 struct ListedJob;
 
+/// The text in small letters and with spaces. scontrol prints underscores where squeue prints spaces.
+std::string plain_words(std::string text);
+
 /// The reasons of a job that say more than its state.
 enum class Reason {
   kOther,

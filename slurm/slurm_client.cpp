@@ -4,16 +4,14 @@
 #include <array>
 #include <cstdlib>
 #include <iterator>
-#include <map>
 #include <random>
 #include <set>
 #include <span>
 #include <string_view>
 
-#include "base/command.h"
+#include "base/words.h"
 #include "slurm/answer.h"
 #include "slurm/parse.h"
-#include "slurm/slurm_text.h"
 
 namespace slurm {
 namespace {
@@ -57,8 +55,8 @@ bool only_ended_jobs(const base::CommandResult& result) {
   constexpr int kNoSuchJob = 2017 & 0xff;
   constexpr int kAlreadyDone = 2021 & 0xff;
   bool any = false;
-  for (const auto& line : split(result.err, '\n')) {
-    if (trimmed(line).empty()) continue;
+  for (const auto& line : base::split(result.err, '\n')) {
+    if (base::trimmed(line).empty()) continue;
     if (!is_over_already(line)) return false;
     any = true;
   }
@@ -134,7 +132,7 @@ Answer<std::string> Client::ask(const std::string& program, std::vector<std::str
     return not_understood(program, "more than " + std::to_string(result.out.size()) + " bytes");
   }
   // Some commands fail but exit with 0.
-  if (result.out.empty() && !trimmed(result.err).empty()) {
+  if (result.out.empty() && !base::trimmed(result.err).empty()) {
     auto failure = explain_failure(program, result);
     if (failure.kind != Failure::kRefused) return Unreachable{std::move(failure.why)};
   }
@@ -164,7 +162,7 @@ SubmitAnswer Client::submit(const std::string& script, const std::vector<std::st
   sbatch.keep_fds = keep_fds;
   const auto result = runner_.run(sbatch);
   if (!result.succeeded()) return failed_submission(result);
-  const auto said = trimmed(result.out);
+  const auto said = base::trimmed(result.out);
   const auto id = parse_job_id(said.substr(0, said.find(';')));
   if (!id) return Unsure{"sbatch: answer not understood: " + std::string(said.substr(0, 200))};
   return *id;
@@ -199,7 +197,7 @@ Answer<std::vector<ListedJob>> Client::find(std::uint64_t job) {
     return std::vector<ListedJob>{};
   }
   if (!said) return Unreachable{said.why()};
-  if (trimmed(*said).empty()) return not_understood("scontrol show job", "nothing");
+  if (base::trimmed(*said).empty()) return not_understood("scontrol show job", "nothing");
   return read_answer("scontrol show job", parse_shown_jobs(*said));
 }
 
@@ -210,7 +208,7 @@ Answer<Done> Client::cancel(const std::vector<JobId>& jobs) {
     const auto some = std::span(ids).subspan(at, std::min(options_.ids_per_command, ids.size() - at));
     const auto result = runner_.run(command("scancel", {some.begin(), some.end()}, options_.change_limit));
     if (result.exit_code >= 0 && only_ended_jobs(result)) continue;
-    if (result.succeeded() && trimmed(result.err).empty()) continue;
+    if (result.succeeded() && base::trimmed(result.err).empty()) continue;
     auto failure = explain_failure("scancel", result);
     if (failure.kind != Failure::kRefused) return Unreachable{std::move(failure.why)};
     if (answer.has_value()) answer = Refused{std::move(failure.why)};
@@ -231,7 +229,7 @@ Answer<Done> Client::update_time_limit(const JobId& job, std::chrono::minutes li
 }
 
 Answer<Done> Client::exclude(const JobId& job, const std::vector<std::string>& nodes) {
-  return change("scontrol", {"update", "JobId=" + to_string(job), "ExcNodeList=" + joined(nodes, ",")});
+  return change("scontrol", {"update", "JobId=" + to_string(job), "ExcNodeList=" + base::joined(nodes, ",")});
 }
 
 Answer<std::vector<PastRun>> Client::history(const std::vector<std::uint64_t>& jobs) {
@@ -243,7 +241,7 @@ Answer<std::vector<PastRun>> Client::history(const std::vector<std::uint64_t>& j
     for (auto i = at; i < end; ++i) ids.push_back(std::to_string(jobs[i]));
     const auto said = ask("sacct",
                           {"-n", "-p", "-D", "-X", "--noconvert", "--delimiter=" + separator, "-S",
-                           "1970-01-02T00:00:00", "-o", sacct_format(), "-j", joined(ids, ",")},
+                           "1970-01-02T00:00:00", "-o", sacct_format(), "-j", base::joined(ids, ",")},
                           options_.history_limit);
     auto parsed = said.then([&](const auto& text) { return read_answer("sacct", parse_sacct(text, separator)); });
     if (!parsed) return parsed;

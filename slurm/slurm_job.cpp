@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "slurm/slurm_text.h"
+#include "base/numbers.h"
+#include "base/words.h"
 
 namespace slurm {
 namespace {
@@ -14,14 +15,14 @@ constexpr std::size_t kMaxArrayTasks = 4'000'001;  // the upper bound of MaxArra
 bool add_range(std::string_view text, std::vector<std::uint32_t>& tasks) {
   std::uint32_t step = 1;
   if (const auto colon = text.find(':'); colon != std::string_view::npos) {
-    const auto given = parse_number<std::uint32_t>(text.substr(colon + 1));
+    const auto given = base::whole_number<std::uint32_t>(text.substr(colon + 1));
     if (!given || *given == 0) return false;
     step = *given;
     text = text.substr(0, colon);
   }
   const auto dash = text.find('-');
-  const auto first = parse_number<std::uint32_t>(text.substr(0, dash));
-  const auto last = dash == std::string_view::npos ? first : parse_number<std::uint32_t>(text.substr(dash + 1));
+  const auto first = base::whole_number<std::uint32_t>(text.substr(0, dash));
+  const auto last = dash == std::string_view::npos ? first : base::whole_number<std::uint32_t>(text.substr(dash + 1));
   if (!first || !last || *first > *last) return false;
   if ((*last - *first) / step >= kMaxArrayTasks - std::min(tasks.size(), kMaxArrayTasks)) return false;
   for (std::uint64_t task = *first; task <= *last; task += step) tasks.push_back(static_cast<std::uint32_t>(task));
@@ -31,11 +32,11 @@ bool add_range(std::string_view text, std::vector<std::uint32_t>& tasks) {
 std::optional<ArrayRemainder> parse_remainder(std::uint64_t job, std::string_view text) {
   ArrayRemainder remainder{.job = job, .tasks = {}, .parallelism = {}, .cut_short = false};
   if (const auto percent = text.find('%'); percent != std::string_view::npos) {
-    remainder.parallelism = parse_number<std::uint32_t>(text.substr(percent + 1));
+    remainder.parallelism = base::whole_number<std::uint32_t>(text.substr(percent + 1));
     if (!remainder.parallelism) return std::nullopt;
     text = text.substr(0, percent);
   }
-  for (const auto& part : split(text, ',')) {
+  for (const auto& part : base::split(text, ',')) {
     if (part == "...") {
       remainder.cut_short = true;
     } else if (!add_range(part, remainder.tasks)) {
@@ -48,53 +49,6 @@ std::optional<ArrayRemainder> parse_remainder(std::uint64_t job, std::string_vie
   remainder.tasks.erase(doubled.begin(), doubled.end());
   return remainder;
 }
-
-}  // namespace
-
-std::string to_string(const JobId& id) {
-  auto text = std::to_string(id.job);
-  if (id.array_task) text += "_" + std::to_string(*id.array_task);
-  return text;
-}
-
-std::optional<JobId> parse_job_id(std::string_view text) {
-  const auto underscore = text.find('_');
-  const auto job = parse_number<std::uint64_t>(text.substr(0, underscore));
-  if (!job || *job == 0) return std::nullopt;
-  if (underscore == std::string_view::npos) return JobId{*job, {}};
-  const auto task = parse_number<std::uint32_t>(text.substr(underscore + 1));
-  if (!task) return std::nullopt;
-  return JobId{*job, *task};
-}
-
-std::optional<std::variant<JobId, ArrayRemainder>> parse_listed_id(std::string_view text) {
-  if (const auto id = parse_job_id(text)) return *id;
-  const auto bracket = text.find("_[");
-  if (bracket == std::string_view::npos || text.back() != ']') return std::nullopt;
-  const auto job = parse_number<std::uint64_t>(text.substr(0, bracket));
-  if (!job || *job == 0) return std::nullopt;
-  auto remainder = parse_remainder(*job, text.substr(bracket + 2, text.size() - bracket - 3));
-  if (!remainder) return std::nullopt;
-  return *std::move(remainder);
-}
-
-std::string compress_tasks(std::vector<std::uint32_t> tasks) {
-  std::ranges::sort(tasks);
-  const auto doubled = std::ranges::unique(tasks);
-  tasks.erase(doubled.begin(), doubled.end());
-  std::string text;
-  for (std::size_t first = 0; first < tasks.size();) {
-    auto last = first;
-    while (last + 1 < tasks.size() && tasks[last + 1] == tasks[last] + 1) ++last;
-    if (!text.empty()) text += ",";
-    text += std::to_string(tasks[first]);
-    if (last > first) text += "-" + std::to_string(tasks[last]);
-    first = last + 1;
-  }
-  return text;
-}
-
-namespace {
 
 struct Row {
   JobState state;
@@ -145,21 +99,64 @@ const Row& row_of(JobState state) {
 
 }  // namespace
 
+std::string to_string(const JobId& id) {
+  auto text = std::to_string(id.job);
+  if (id.array_task) text += "_" + std::to_string(*id.array_task);
+  return text;
+}
+
+std::optional<JobId> parse_job_id(std::string_view text) {
+  const auto underscore = text.find('_');
+  const auto job = base::whole_number<std::uint64_t>(text.substr(0, underscore));
+  if (!job || *job == 0) return std::nullopt;
+  if (underscore == std::string_view::npos) return JobId{*job, {}};
+  const auto task = base::whole_number<std::uint32_t>(text.substr(underscore + 1));
+  if (!task) return std::nullopt;
+  return JobId{*job, *task};
+}
+
+std::optional<std::variant<JobId, ArrayRemainder>> parse_listed_id(std::string_view text) {
+  if (const auto id = parse_job_id(text)) return *id;
+  const auto bracket = text.find("_[");
+  if (bracket == std::string_view::npos || text.back() != ']') return std::nullopt;
+  const auto job = base::whole_number<std::uint64_t>(text.substr(0, bracket));
+  if (!job || *job == 0) return std::nullopt;
+  auto remainder = parse_remainder(*job, text.substr(bracket + 2, text.size() - bracket - 3));
+  if (!remainder) return std::nullopt;
+  return *std::move(remainder);
+}
+
+std::string compress_tasks(std::vector<std::uint32_t> tasks) {
+  std::ranges::sort(tasks);
+  const auto doubled = std::ranges::unique(tasks);
+  tasks.erase(doubled.begin(), doubled.end());
+  std::string text;
+  for (std::size_t first = 0; first < tasks.size();) {
+    auto last = first;
+    while (last + 1 < tasks.size() && tasks[last + 1] == tasks[last] + 1) ++last;
+    base::append(text, std::to_string(tasks[first]), ",");
+    if (last > first) text += "-" + std::to_string(tasks[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
 ListedState parse_job_state(std::string_view text) {
-  text = trimmed(text);
+  text = base::trimmed(text);
   ListedState listed;
   constexpr std::string_view kBy = " by ";
   if (const auto by = text.find(kBy); by != std::string_view::npos) {
-    listed.by = trimmed(text.substr(by + kBy.size()));
-    text = trimmed(text.substr(0, by));
+    listed.by = base::trimmed(text.substr(by + kBy.size()));
+    text = base::trimmed(text.substr(0, by));
   }
   const bool abridged = text.ends_with('+');
   if (abridged) text.remove_suffix(1);
   listed.text = text;
+  const auto said = base::lower_case(text);
   for (const auto& row : kRows) {
-    const bool same = equal_without_case(text, row.name) || equal_without_case(text, row.compact);
-    const bool begins = abridged && text.size() >= 4 && row.name.size() > text.size() &&
-                        equal_without_case(text, row.name.substr(0, text.size()));
+    const auto name = base::lower_case(row.name);
+    const bool same = said == name || said == base::lower_case(row.compact);
+    const bool begins = abridged && said.size() >= 4 && name.starts_with(said);
     if (row.state != JobState::kUnknown && (same || begins)) {
       listed.state = row.state;
       return listed;

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "slurm/slurm_text.h"
+#include "base/words.h"
 #include "tests/slurm/submitit/python_text.h"
 #include "tests/slurm/submitit/submitit_style.h"
 
@@ -86,7 +86,8 @@ bool split_name(const std::string& name, std::string& executor, std::string& own
   }
   const auto valid = specific_names(executor);
   if (generic(own) != nullptr || holds(valid, own)) return true;
-  why.push_back("unknown parameter '" + name + "'; after '" + executor + "_' these are valid: " + joined(valid, ", "));
+  why.push_back("unknown parameter '" + name + "'; after '" + executor +
+                "_' these are valid: " + base::joined(valid, ", "));
   return false;
 }
 
@@ -166,7 +167,7 @@ std::variant<SubmititParameters, SubmititRefusal> convert_submitit(const std::ve
   std::vector<std::string> why;
   for (const auto& call : calls) convert_call(call, result, why);
   if (why.empty()) return result;
-  why.push_back("executors: slurm, local, debug; generic parameters: " + joined(submitit_generic_names(), ", "));
+  why.push_back("executors: slurm, local, debug; generic parameters: " + base::joined(submitit_generic_names(), ", "));
   return SubmititRefusal{std::move(why)};
 }
 

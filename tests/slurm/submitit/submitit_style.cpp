@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/words.h"
 #include "slurm/batch_script.h"
-#include "slurm/slurm_text.h"
 #include "tests/slurm/submitit/python_text.h"
 
 namespace slurm {
@@ -86,10 +86,10 @@ void add_lines(std::string& text, const SubmititValue* lines, const std::string&
 std::string as_path(const std::string& path) {
   const auto slashes = std::min(path.find_first_not_of('/'), path.size());
   std::vector<std::string> parts;
-  for (auto& part : split(path, '/')) {
+  for (auto& part : base::split(path, '/')) {
     if (!part.empty() && part != ".") parts.push_back(std::move(part));
   }
-  return (slashes == 2 ? "//" : "/") + joined(parts, "/");
+  return (slashes == 2 ? "//" : "/") + base::joined(parts, "/");
 }
 
 std::string flag(std::string key, const SubmititValue& value) {
@@ -143,11 +143,11 @@ std::map<std::string, SubmititValue> options_of(const SubmititJob& job, const Su
     const bool smaller = python_number(parallelism).value() < static_cast<double>(job.tasks);
     options["array"] =
         "0-" + std::to_string(job.tasks - 1) + "%" + (smaller ? python_str(parallelism) : std::to_string(job.tasks));
-    logs.out = replaced(logs.out, "%j", "%A_%a");
-    logs.err = replaced(logs.err, "%j", "%A_%a");
+    logs.out = base::replaced(logs.out, "%j", "%A_%a");
+    logs.err = base::replaced(logs.err, "%j", "%A_%a");
   }
-  options["output"] = replaced(logs.out, "%t", "0");
-  if (!python_truth(*find(all, "stderr_to_stdout"))) options["error"] = replaced(logs.err, "%t", "0");
+  options["output"] = base::replaced(logs.out, "%t", "0");
+  if (!python_truth(*find(all, "stderr_to_stdout"))) options["error"] = base::replaced(logs.err, "%t", "0");
   options["open-mode"] = "append";
   if (const auto* more = find(all, "additional_parameters"); !is_none(more)) {
     for (const auto& [name, value] : std::get<SubmititDict>(*more)) options[name] = value;
@@ -163,7 +163,7 @@ std::string srun_line(const SubmititParameters& all, const Logs& logs) {
     words.insert(words.end(), list.begin(), list.end());
   }
   for (auto& word : words) word = shell_quote(word);
-  return joined(words, " ");
+  return base::joined(words, " ");
 }
 
 }  // namespace
