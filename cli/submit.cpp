@@ -10,7 +10,6 @@
 #include "cli/plan_view.h"
 #include "controller/core/core_text.h"
 #include "spec/jobfile/job_keys.h"
-#include "spec/jobfile/missing_inputs.h"
 #include "spec/jobfile/spec.h"
 
 namespace cli {

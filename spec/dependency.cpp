@@ -1,8 +1,6 @@
 #include "spec/dependency.h"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <utility>
 
 #include "base/numbers.h"

@@ -4,14 +4,14 @@
 #include <mutex>
 #include <set>
 
+#include "base/words.h"
 #include "spec/tables/bert_keys.h"
 #include "spec/tables/checkpoint_keys.h"
-#include "spec/tables/classify_keys.h"
 #include "spec/tables/dino_keys.h"
 #include "spec/tables/dinov2_keys.h"
 #include "spec/tables/gpt_neox_keys.h"
 #include "spec/tables/llama_keys.h"
-#include "spec/tables/lora_keys.h"
+#include "spec/tables/model_rules.h"
 #include "spec/tables/optimizer_keys.h"
 #include "spec/tables/sharding_keys.h"
 #include "spec/tables/t5_keys.h"
@@ -84,7 +84,7 @@ std::vector<Recipe> all_recipes() {
 }
 
 void add_word(std::string& words, std::string_view word) {
-  if (!choice_index(words, word)) words += (words.empty() ? "" : " ") + std::string(word);
+  if (!choice_index(words, word)) base::append(words, word, " ");
 }
 
 /// A text that lives as long as the program.
@@ -102,11 +102,7 @@ void merge(Key& into, const Key& other) {
   into.above_low = into.above_low && other.above_low;
   if (into.choices != other.choices) {
     std::string words(into.choices);
-    for (std::size_t begin = 0; begin < other.choices.size();) {
-      const auto end = std::min(other.choices.find(' ', begin), other.choices.size());
-      add_word(words, other.choices.substr(begin, end - begin));
-      begin = end + 1;
-    }
+    for (const auto& word : base::split(other.choices, ' ')) add_word(words, word);
     into.choices = kept(words);
   }
   if (into.standard == other.standard && into.derived == other.derived) return;
@@ -228,7 +224,7 @@ std::vector<Conflict> conflicts_of(const Values& values, std::span<const Table* 
   std::vector<Conflict> conflicts;
   for (const auto& [name, value] : values) {
     if (find_key(tables, name) == nullptr) {
-      conflicts.push_back({name, "this recipe and model family have no such key", "remove it", {}});
+      add_conflict(conflicts, name, "this recipe and model family have no such key", "remove it");
     }
   }
   for (const auto* table : tables) {

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/numbers.h"
+#include "base/words.h"
 
 namespace spec {
 namespace {
@@ -15,21 +16,12 @@ std::string print_real(double value) {
 }
 
 template <class Number>
-std::optional<Value> number_of(std::string_view text) {
-  Number number = 0;
-  const auto* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
+std::optional<Value> as_value(const std::optional<Number>& number) {
+  return number ? std::optional<Value>(*number) : std::nullopt;
 }
 
 std::string quoted_choices(std::string_view choices) {
-  std::string text;
-  for (std::size_t at = 0; at < choices.size();) {
-    const auto end = std::min(choices.find(' ', at), choices.size());
-    text += (text.empty() ? "\"" : ", \"") + std::string(choices.substr(at, end - at)) + "\"";
-    at = end + 1;
-  }
+  const auto text = "\"" + base::joined(base::split(choices, ' '), "\", \"") + "\"";
   return text.find(',') == std::string::npos ? text : "one of " + text;
 }
 
@@ -57,13 +49,9 @@ bool is_allowed_text(const Key& key, const std::string& text) {
 }  // namespace
 
 std::optional<std::size_t> choice_index(std::string_view choices, std::string_view word) {
-  std::size_t index = 0;
-  for (std::size_t at = 0; at < choices.size(); ++index) {
-    const auto end = std::min(choices.find(' ', at), choices.size());
-    if (choices.substr(at, end - at) == word) return index;
-    at = end + 1;
-  }
-  return std::nullopt;
+  const auto words = base::split(choices, ' ');
+  const auto found = std::ranges::find(words, word);
+  return found == words.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - words.begin()));
 }
 
 bool is_plain(Kind kind) {
@@ -84,18 +72,16 @@ std::string print(const Key& key, const Value& value) {
 std::optional<Value> parse(const Key& key, std::string_view text) {
   switch (key.kind) {
     case Kind::kWhole:
-      return number_of<std::int64_t>(text);
+      return as_value(base::whole_number<std::int64_t>(text));
     case Kind::kReal:
-      return number_of<double>(text);
+      return as_value(base::whole_number<double>(text));
     case Kind::kFlag:
       if (text != "true" && text != "false") return std::nullopt;
       return text == "true";
     case Kind::kDuration:
-      if (const auto duration = base::parse_duration_ms(text)) return *duration;
-      return std::nullopt;
+      return as_value(base::parse_duration_ms(text));
     case Kind::kSize:
-      if (const auto size = base::parse_size_bytes(text)) return *size;
-      return std::nullopt;
+      return as_value(base::parse_size_bytes(text));
     default:
       return std::string(text);
   }

@@ -4,26 +4,24 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
+#include <vector>
+
+#include "base/words.h"
 
 namespace spec {
 namespace {
 
-constexpr std::array<std::string_view, 10> kEndings{"TOKEN",      "SECRET",     "SECRETS",     "PASSWORD", "PASSWD",
-                                                    "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "KEY",      "KEYS"};
+constexpr std::array<std::string_view, 10> kEndings{"token",      "secret",     "secrets",     "password", "passwd",
+                                                    "passphrase", "credential", "credentials", "key",      "keys"};
 
 bool is_named_so(std::string_view name) {
-  std::string upper(name);
-  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  if (upper == "PWD") return false;
-  for (std::size_t at = 0; at <= upper.size();) {
-    const auto end = std::min(upper.find('_', at), upper.size());
-    const auto part = std::string_view(upper).substr(at, end - at);
-    if (part == "PASS" || part == "PWD" || (part == "AUTH" && end == upper.size())) return true;
-    if (std::ranges::any_of(kEndings, [&](std::string_view ending) { return part.ends_with(ending); })) return true;
-    at = end + 1;
-  }
-  return false;
+  const auto parts = base::split(base::lower_case(name), '_');
+  if (parts == std::vector<std::string>{"pwd"}) return false;
+  if (!parts.empty() && parts.back() == "auth") return true;
+  return std::ranges::any_of(parts, [](const std::string& part) {
+    const auto ends_so = [&](std::string_view ending) { return part.ends_with(ending); };
+    return part == "pass" || part == "pwd" || std::ranges::any_of(kEndings, ends_so);
+  });
 }
 
 /// "scheme://user:password@host"; of http also "https://token@host": nobody has a name there but for a password.

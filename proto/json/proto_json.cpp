@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -88,23 +87,10 @@ ordered_json recipe_to_json(const muster::v1::Recipe& recipe) {
     const auto dot = key.find('.');
     auto& slot = dot == std::string::npos ? out[valid_utf8(key)]
                                           : out[valid_utf8(key.substr(0, dot))][valid_utf8(key.substr(dot + 1))];
-    switch (value.kind_case()) {
-      case muster::v1::Value::kFlag:
-        slot = value.flag();
-        break;
-      case muster::v1::Value::kWhole:
-        slot = value.whole();
-        break;
-      case muster::v1::Value::kReal:
-        slot = value.real();
-        break;
-      case muster::v1::Value::kText:
-        slot = valid_utf8(value.text());
-        break;
-      case muster::v1::Value::KIND_NOT_SET:
-        slot = nullptr;
-        break;
-    }
+    if (value.has_flag()) slot = value.flag();
+    if (value.has_whole()) slot = value.whole();
+    if (value.has_real()) slot = value.real();
+    if (value.has_text()) slot = valid_utf8(value.text());
   }
   return out;
 }
@@ -251,50 +237,39 @@ T integer(const ordered_json& json, const std::string& path) {
        json);
 }
 
-void set_value(Message& message, const FieldDescriptor* field, const ordered_json& json, const std::string& path,
-               bool add);
 void fill(const ordered_json& json, Message& message, const std::string& path);
 
 void set_value(Message& message, const FieldDescriptor* field, const ordered_json& json, const std::string& path,
                bool add) {
   const Reflection* r = message.GetReflection();
+  const auto put = [&](auto set_it, auto add_it, auto value) {
+    add ? (r->*add_it)(&message, field, std::move(value)) : (r->*set_it)(&message, field, std::move(value));
+  };
   switch (field->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32: {
-      const auto v = integer<std::int32_t>(json, path);
-      return add ? r->AddInt32(&message, field, v) : r->SetInt32(&message, field, v);
-    }
-    case FieldDescriptor::CPPTYPE_INT64: {
-      const auto v = integer<std::int64_t>(json, path);
-      return add ? r->AddInt64(&message, field, v) : r->SetInt64(&message, field, v);
-    }
-    case FieldDescriptor::CPPTYPE_UINT32: {
-      const auto v = integer<std::uint32_t>(json, path);
-      return add ? r->AddUInt32(&message, field, v) : r->SetUInt32(&message, field, v);
-    }
-    case FieldDescriptor::CPPTYPE_UINT64: {
-      const auto v = integer<std::uint64_t>(json, path);
-      return add ? r->AddUInt64(&message, field, v) : r->SetUInt64(&message, field, v);
-    }
+    case FieldDescriptor::CPPTYPE_INT32:
+      return put(&Reflection::SetInt32, &Reflection::AddInt32, integer<std::int32_t>(json, path));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return put(&Reflection::SetInt64, &Reflection::AddInt64, integer<std::int64_t>(json, path));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return put(&Reflection::SetUInt32, &Reflection::AddUInt32, integer<std::uint32_t>(json, path));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return put(&Reflection::SetUInt64, &Reflection::AddUInt64, integer<std::uint64_t>(json, path));
     case FieldDescriptor::CPPTYPE_DOUBLE:
-    case FieldDescriptor::CPPTYPE_FLOAT: {
       if (!json.is_number()) fail(path, "a number", json);
-      const bool wide = field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE;
-      const auto v = json.get<double>();
-      if (wide) return add ? r->AddDouble(&message, field, v) : r->SetDouble(&message, field, v);
-      const auto narrow = static_cast<float>(v);
-      return add ? r->AddFloat(&message, field, narrow) : r->SetFloat(&message, field, narrow);
-    }
+      return put(&Reflection::SetDouble, &Reflection::AddDouble, json.get<double>());
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      if (!json.is_number()) fail(path, "a number", json);
+      return put(&Reflection::SetFloat, &Reflection::AddFloat, json.get<float>());
     case FieldDescriptor::CPPTYPE_BOOL:
       if (!json.is_boolean()) fail(path, "true or false", json);
-      return add ? r->AddBool(&message, field, json.get<bool>()) : r->SetBool(&message, field, json.get<bool>());
+      return put(&Reflection::SetBool, &Reflection::AddBool, json.get<bool>());
     case FieldDescriptor::CPPTYPE_STRING:
       if (!json.is_string()) fail(path, "a text", json);
-      return add ? r->AddString(&message, field, json.get<std::string>())
-                 : r->SetString(&message, field, json.get<std::string>());
+      return put(&Reflection::SetString, &Reflection::AddString, json.get<std::string>());
     case FieldDescriptor::CPPTYPE_ENUM: {
       const auto* value = json.is_string() ? field->enum_type()->FindValueByName(json.get<std::string>()) : nullptr;
       if (value == nullptr) fail(path, "a name of " + field->enum_type()->name(), json);
-      return add ? r->AddEnum(&message, field, value) : r->SetEnum(&message, field, value);
+      return put(&Reflection::SetEnum, &Reflection::AddEnum, value);
     }
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return fill(json, add ? *r->AddMessage(&message, field) : *r->MutableMessage(&message, field), path);

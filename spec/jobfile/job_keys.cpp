@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <map>
 #include <mutex>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
-#include <vector>
 
 #include "base/words.h"
 #include "spec/key_names.h"
@@ -25,6 +23,11 @@ constexpr double kMinute = 60'000;
 constexpr double kNicest = 2'147'483'645;  // sbatch's limit
 constexpr double kMiB = 1 << 20;
 constexpr double kMostMemory = 1'125'899'906'842'624;  // 1024TiB
+
+/// A row without a default or bounds.
+constexpr Key plain(Kind kind, std::string_view name, std::string_view meaning) {
+  return {.name = name, .kind = kind, .meaning = meaning};
+}
 
 constexpr Key number(std::string_view name, std::string_view standard, double low, double high,
                      std::string_view meaning) {
@@ -44,14 +47,19 @@ constexpr Key duration(std::string_view name, std::string_view standard, double 
   return {.name = name, .kind = Kind::kDuration, .standard = standard, .low = low, .high = high, .meaning = meaning};
 }
 
-constexpr Key flag(std::string_view name, std::string_view meaning) {
-  return {.name = name, .kind = Kind::kFlag, .derived = "false", .meaning = meaning};
+constexpr Key choice(std::string_view name, std::string_view standard, std::string_view choices,
+                     std::string_view meaning) {
+  return {.name = name, .kind = Kind::kChoice, .standard = standard, .choices = choices, .meaning = meaning};
 }
 
 /// The key without a standard. `how` describes its default.
 constexpr Key derived(Key key, std::string_view how) {
   key.derived = how;
   return key;
+}
+
+constexpr Key flag(std::string_view name, std::string_view meaning) {
+  return derived(plain(Kind::kFlag, name, meaning), "false");
 }
 
 /// The key, which sets this option of sbatch.
@@ -62,46 +70,31 @@ constexpr Key asks(std::string_view option, Key key) {
 
 /// The keys that the help shows before the keys of recipes.
 constexpr auto kFirst = std::to_array<Key>({
-    asks("job-name",
-         {.name = "name", .kind = Kind::kName, .meaning = "The job's name in lists and on the dashboard. Required."}),
-    {.name = "command",
-     .kind = Kind::kWords,
-     .meaning = "Program and arguments, started once for each rank. Excludes [model], [data], [train] and [fsdp]."},
-    {.name = "working_folder",
-     .kind = Kind::kPath,
-     .derived = "the job file's folder",
-     .meaning = "The folder in which the ranks are started."},
-    {.name = "environment",
-     .kind = Kind::kChoice,
-     .derived = "submit for a command, clean for a recipe",
-     .choices = "submit clean",
-     .meaning =
-         "The base of the ranks' environment. clean: the variables of a fresh login. submit: the same, with PATH, "
-         "VIRTUAL_ENV, CONDA_*, PYTHONPATH and LD_LIBRARY_PATH from where muster submit runs. [env] and --env "
-         "override both."},
-    {.name = "launcher",
-     .kind = Kind::kChoice,
-     .standard = "muster",
-     .choices = "muster own",
-     .meaning = "Who starts the ranks of a command. muster: each rank is a process of the command. own: the command is "
-                "started once on each node and starts its ranks itself, as torchrun and accelerate launch do. It gets "
-                "no RANK and no WORLD_SIZE."},
-    {.name = "executor",
-     .kind = Kind::kChoice,
-     .standard = "auto",
-     .choices = "auto slurm local debug",
-     .meaning =
-         "What starts the ranks. auto: Slurm if the controller has one, else local processes. debug: muster submit "
-         "itself runs all ranks here in the foreground, without a controller."},
-    {.name = "after",
-     .kind = Kind::kWords,
-     .meaning = "Jobs that must end first: \"12\" or \"succeeded:12\", \"failed:12\" (or cancelled), \"ended:12\"."},
+    asks("job-name", plain(Kind::kName, "name", "The job's name in lists and on the dashboard. Required.")),
+    plain(Kind::kWords, "command",
+          "Program and arguments, started once for each rank. Excludes [model], [data], [train] and [fsdp]."),
+    derived(plain(Kind::kPath, "working_folder", "The folder in which the ranks are started."),
+            "the job file's folder"),
+    derived(
+        choice(
+            "environment", "", "submit clean",
+            "The base of the ranks' environment. clean: the variables of a fresh login. submit: the same, with PATH, "
+            "VIRTUAL_ENV, CONDA_*, PYTHONPATH and LD_LIBRARY_PATH from where muster submit runs. [env] and --env "
+            "override both."),
+        "submit for a command, clean for a recipe"),
+    choice("launcher", "muster", "muster own",
+           "Who starts the ranks of a command. muster: each rank is a process of the command. own: the command is "
+           "started once on each node and starts its ranks itself, as torchrun and accelerate launch do. It gets "
+           "no RANK and no WORLD_SIZE."),
+    choice("executor", "auto", "auto slurm local debug",
+           "What starts the ranks. auto: Slurm if the controller has one, else local processes. debug: muster submit "
+           "itself runs all ranks here in the foreground, without a controller."),
+    plain(Kind::kWords, "after",
+          "Jobs that must end first: \"12\" or \"succeeded:12\", \"failed:12\" (or cancelled), \"ended:12\"."),
     flag("hold", "Submit the job held: it starts after muster release."),
-    {.name = "extends",
-     .kind = Kind::kPath,
-     .meaning =
-         "Another job file, which is read first. Values of this file replace its values; tables are merged, arrays "
-         "replaced. Its relative paths start at its own folder. At most 8 files deep."},
+    plain(Kind::kPath, "extends",
+          "Another job file, which is read first. Values of this file replace its values; tables are merged, arrays "
+          "replaced. Its relative paths start at its own folder. At most 8 files deep."),
 
     asks("nodes", number("resources.nodes", "1", 1, 4096, "Number of machines.")),
     asks("ntasks-per-node",
@@ -124,19 +117,17 @@ constexpr auto kFirst = std::to_array<Key>({
     duration("resources.stop_grace", "30s", 0, kLongestDelay,
              "Time that ranks have to save and leave before they are killed."),
 
-    asks("partition",
-         {.name = "slurm.partition",
-          .meaning = "Partition. Of several with commas Slurm uses the one that can start the job first."}),
-    asks("account", {.name = "slurm.account", .meaning = "Account to charge."}),
-    asks("qos", {.name = "slurm.qos", .meaning = "Quality of service."}),
-    asks("constraint", {.name = "slurm.constraint", .meaning = "Features that nodes must have, such as \"a100&ib\"."}),
-    asks("gres",
-         {.name = "slurm.gres",
-          .meaning = "Generic resources of each node, such as \"gpu:a100:4\". To ask only for GPUs of each rank, use "
-                     "gpus_per_rank."}),
-    asks("reservation", {.name = "slurm.reservation", .meaning = "Reservation to use."}),
-    asks("exclude", {.name = "slurm.exclude", .meaning = "Nodes not to use, such as \"n[3-5]\"."}),
-    asks("nodelist", {.name = "slurm.nodelist", .meaning = "Nodes to use."}),
+    asks("partition", plain(Kind::kText, "slurm.partition",
+                            "Partition. Of several with commas Slurm uses the one that can start the job first.")),
+    asks("account", plain(Kind::kText, "slurm.account", "Account to charge.")),
+    asks("qos", plain(Kind::kText, "slurm.qos", "Quality of service.")),
+    asks("constraint", plain(Kind::kText, "slurm.constraint", "Features that nodes must have, such as \"a100&ib\".")),
+    asks("gres", plain(Kind::kText, "slurm.gres",
+                       "Generic resources of each node, such as \"gpu:a100:4\". To ask only for GPUs of each rank, use "
+                       "gpus_per_rank.")),
+    asks("reservation", plain(Kind::kText, "slurm.reservation", "Reservation to use.")),
+    asks("exclude", plain(Kind::kText, "slurm.exclude", "Nodes not to use, such as \"n[3-5]\".")),
+    asks("nodelist", plain(Kind::kText, "slurm.nodelist", "Nodes to use.")),
     asks("mem", memory("slurm.mem", "Memory of each node. Set at most one of mem, mem_per_cpu and mem_per_gpu.")),
     asks("mem-per-cpu", memory("slurm.mem_per_cpu", "Memory of each CPU.")),
     asks("mem-per-gpu", memory("slurm.mem_per_gpu", "Memory of each GPU.")),
@@ -148,33 +139,26 @@ constexpr auto kFirst = std::to_array<Key>({
                    "For a sweep: elements of one job array that Slurm runs at once. The sweep is handed over as job "
                    "arrays, and muster keeps no limit of its own for it. Excludes the sweep's parallel."),
             "no limit"),
-    asks("licenses", {.name = "slurm.licenses", .meaning = "Licenses, such as \"matlab:2\"."}),
-    asks("mail-user", {.name = "slurm.mail_user", .meaning = "The person to whom Slurm sends mail."}),
+    asks("licenses", plain(Kind::kText, "slurm.licenses", "Licenses, such as \"matlab:2\".")),
+    asks("mail-user", plain(Kind::kText, "slurm.mail_user", "The person to whom Slurm sends mail.")),
     asks("mail-type",
-         {.name = "slurm.mail_type",
-          .meaning = "The events for which Slurm sends mail, such as \"END,FAIL\". They count for each attempt."}),
-    {.name = "slurm.output",
-     .meaning = "On Slurm, a link to rank 0's log, or with %t to each rank's log. A path as for sbatch, such as "
-                "\"%x-%j.out\". A relative path starts at the working folder; missing folders are created. Local "
-                "processes have no such link."},
-    {.name = "slurm.setup",
-     .kind = Kind::kLines,
-     .meaning =
-         "Shell lines before the ranks, on the first node, such as module load cuda. As in any script, a line that "
-         "fails does not end the script, unless you add it: module load cuda || exit 1."},
-    {.name = "slurm.teardown",
-     .kind = Kind::kLines,
-     .meaning = "Shell lines after the ranks, even if the ranks failed. Their exit code does not count."},
-    {.name = "slurm.srun_args",
-     .kind = Kind::kLines,
-     .meaning = "Further arguments for srun, such as [\"--cpu-bind=cores\"]."},
-    {.name = "slurm.health_check",
-     .meaning =
-         "A command that runs on every node before the ranks start. A node where it fails gets no ranks of this job."},
-    {.name = "slurm.options",
-     .kind = Kind::kOptions,
-     .meaning = "Any other option of sbatch by its long name: hint = \"nomultithread\". Write true for an option "
-                "without a value."},
+         plain(Kind::kText, "slurm.mail_type",
+               "The events for which Slurm sends mail, such as \"END,FAIL\". They count for each attempt.")),
+    plain(Kind::kText, "slurm.output",
+          "On Slurm, a link to rank 0's log, or with %t to each rank's log. A path as for sbatch, such as "
+          "\"%x-%j.out\". A relative path starts at the working folder; missing folders are created. Local "
+          "processes have no such link."),
+    plain(Kind::kLines, "slurm.setup",
+          "Shell lines before the ranks, on the first node, such as module load cuda. As in any script, a line that "
+          "fails does not end the script, unless you add it: module load cuda || exit 1."),
+    plain(Kind::kLines, "slurm.teardown",
+          "Shell lines after the ranks, even if the ranks failed. Their exit code does not count."),
+    plain(Kind::kLines, "slurm.srun_args", "Further arguments for srun, such as [\"--cpu-bind=cores\"]."),
+    plain(Kind::kText, "slurm.health_check",
+          "A command that runs on every node before the ranks start. A node where it fails gets no ranks of this job."),
+    plain(Kind::kOptions, "slurm.options",
+          "Any other option of sbatch by its long name: hint = \"nomultithread\". Write true for an option "
+          "without a value."),
 });
 
 /// The keys that the help shows after the keys of recipes.
@@ -222,38 +206,32 @@ constexpr auto kLast = std::to_array<Key>({
              "An attempt is suspected if a rank has not reported this long after its start. It goes on: lost_after "
              "counts from then on, unless the rank's process is stopped or gone."),
 
-    {.name = "report.checkpoints",
-     .meaning = "For a program that does not report: its checkpoints, a path whose names may have the wildcards of a "
-                "shell, such as \"ckpt/step-*\". A new or changed match that is complete counts as a checkpoint. Its "
-                "step is the number behind a word such as step or checkpoint, or the one that brackets mark: "
-                "\"step-(*)-7b\". A path may hold variables of the rank, such as "
-                "$MUSTER_CHECKPOINT_FOLDER. A relative path starts at working_folder."},
-    {.name = "report.tensorboard",
-     .meaning = "A folder into which the program writes TensorBoard's event files. Their scalars become series. A path "
-                "as for checkpoints, without wildcards."},
-    {.name = "report.log",
-     .kind = Kind::kPatterns,
-     .meaning =
-         "Regular expressions (RE2) over the lines of each rank's log, by the names of their series: loss = "
-         "'loss ([\\d.]+)'. The first group is the value. step = 'step (\\d+)' is the step of its line and of "
-         "those that follow. Without it a step ends where a series comes again. resumed = 'from step (\\d+)' is the "
-         "step from which an attempt goes on, and total = '/(\\d+)' the number of steps in all."},
+    plain(Kind::kText, "report.checkpoints",
+          "For a program that does not report: its checkpoints, a path whose names may have the wildcards of a "
+          "shell, such as \"ckpt/step-*\". A new or changed match that is complete counts as a checkpoint. Its "
+          "step is the number behind a word such as step or checkpoint, or the one that brackets mark: "
+          "\"step-(*)-7b\". A path may hold variables of the rank, such as "
+          "$MUSTER_CHECKPOINT_FOLDER. A relative path starts at working_folder."),
+    plain(Kind::kText, "report.tensorboard",
+          "A folder into which the program writes TensorBoard's event files. Their scalars become series. A path "
+          "as for checkpoints, without wildcards."),
+    plain(Kind::kPatterns, "report.log",
+          "Regular expressions (RE2) over the lines of each rank's log, by the names of their series: loss = "
+          "'loss ([\\d.]+)'. The first group is the value. step = 'step (\\d+)' is the step of its line and of "
+          "those that follow. Without it a step ends where a series comes again. resumed = 'from step (\\d+)' is the "
+          "step from which an attempt goes on, and total = '/(\\d+)' the number of steps in all."),
 
-    {.name = "sweep",
-     .kind = Kind::kSweep,
-     .meaning = "Submits several jobs, one for each combination: train.seed = \"0..3\", train.learning_rate = [1e-4, "
-                "3e-4]. parallel = N lets at most N of them run at once. As muster submit --sweep."},
+    plain(Kind::kSweep, "sweep",
+          "Submits several jobs, one for each combination: train.seed = \"0..3\", train.learning_rate = [1e-4, "
+          "3e-4]. parallel = N lets at most N of them run at once. As muster submit --sweep."),
 
-    {.name = "env",
-     .kind = Kind::kVariables,
-     .meaning =
-         "Variables of every rank. muster never overwrites a variable that is set here. A value is a text, a number, "
-         "true or false. muster submit --env NAME takes one from your environment."},
-    {.name = "submitted_env",
-     .kind = Kind::kVariables,
-     .meaning = "Written by muster spec: the variables that the job took from its submitter, with environment = "
-                "\"submit\". With "
-                "this table none are taken again."},
+    plain(Kind::kVariables, "env",
+          "Variables of every rank. muster never overwrites a variable that is set here. A value is a text, a number, "
+          "true or false. muster submit --env NAME takes one from your environment."),
+    plain(Kind::kVariables, "submitted_env",
+          "Written by muster spec: the variables that the job took from its submitter, with environment = "
+          "\"submit\". With "
+          "this table none are taken again."),
 });
 
 std::vector<Key> all_keys() {
@@ -390,9 +368,7 @@ std::vector<std::string> keys_ending_in(std::string_view word, const std::vector
 }
 
 std::string several_keys(const std::vector<std::string>& keys) {
-  std::string list;
-  for (const auto& key : keys) list += (list.empty() ? "" : ", ") + key;
-  return "several keys end in this name; want one of " + list;
+  return "several keys end in this name; want one of " + base::joined(keys);
 }
 
 std::vector<std::string> settable_keys() {

@@ -1,4 +1,4 @@
-#include "spec/jobfile/job_source.h"
+#include "spec/jobfile/job_file.h"
 
 #include <algorithm>
 #include <fstream>

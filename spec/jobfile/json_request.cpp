@@ -1,20 +1,45 @@
 #include "spec/jobfile/json_request.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
-#include <optional>
 
 #include "base/words.h"
 #include "spec/jobfile/job_file.h"
 #include "spec/jobfile/sweep.h"
 #include "spec/jobfile/toml_value.h"
-#include "spec/variables.h"
 
 namespace jobfile {
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr int kDeepestJson = 8;  // tables and arrays in one another
+/// The most bytes of job file that a sweep may be composed of: those of its file, for each of its jobs.
+constexpr std::size_t kMostSweepBytes = 256u << 20;
+
+/// The value in the form of --set: a text as it is, anything else as TOML. nullopt: null, an object or a number that
+/// TOML cannot say.
+std::optional<std::string> set_text(const ordered_json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
+  if (value.is_number()) return value.dump();
+  if (!value.is_array()) return std::nullopt;
+  std::string all;
+  for (const auto& part : value) {
+    if (part.is_structured() || part.is_null()) return std::nullopt;
+    base::append(all, part.is_string() ? toml_text(part.get<std::string>()) : *set_text(part));
+  }
+  return "[" + all + "]";
+}
+
+/// The value for messages, cut where it is long.
+std::string json_shown(const ordered_json& value) {
+  constexpr std::size_t kMostShown = 80;
+  // A large value is not written out to be cut.
+  if (value.is_object() || value.is_array()) return value.is_object() ? "{...}" : "[...]";
+  if (value.is_string()) return shown(std::string_view(value.get_ref<const std::string&>()).substr(0, kMostShown));
+  return value.dump();
+}
 
 /// Converts one job. Knows the path of the value that it converts.
 class Converter {
@@ -75,38 +100,13 @@ class Converter {
   std::vector<Finding>& findings_;
 };
 
-}  // namespace
+constexpr const char* kNoFile = "the request";
 
-toml::table table_of(const ordered_json& object, const std::string& place, std::vector<Finding>& findings) {
+/// The object as a job file's table. A null leaves its key out. What TOML cannot say is a finding at `place`, and is
+/// left out too.
+toml::table toml_table_of(const ordered_json& object, const std::string& place, std::vector<Finding>& findings) {
   return Converter(place, findings).table(object, "", 0);
 }
-
-std::optional<std::string> set_text(const ordered_json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
-  if (value.is_number()) return value.dump();
-  if (!value.is_array()) return std::nullopt;
-  std::string all;
-  for (const auto& part : value) {
-    if (part.is_structured() || part.is_null()) return std::nullopt;
-    all += (all.empty() ? "" : ", ") + (part.is_string() ? toml_text(part.get<std::string>()) : *set_text(part));
-  }
-  return "[" + all + "]";
-}
-
-std::string json_shown(const ordered_json& value) {
-  constexpr std::size_t kMostShown = 80;
-  // A large value is not written out to be cut.
-  if (value.is_object() || value.is_array()) return value.is_object() ? "{...}" : "[...]";
-  if (value.is_string()) return shown(std::string_view(value.get_ref<const std::string&>()).substr(0, kMostShown));
-  return value.dump();
-}
-
-namespace {
-
-using nlohmann::ordered_json;
-
-constexpr const char* kNoFile = "the request";
 
 /// Reads the members of a body, each once, and notes what is wrong with them.
 class Body {
@@ -176,7 +176,7 @@ std::optional<JobSource> source_of(Body& body) {
   if (!is_text && !name.empty()) body.refuse("file_name", "it names the file of job_file; leave it out", nullptr);
   if (!body.findings().empty()) return std::nullopt;
   if (is_text) return JobSource::of_text(text, name.empty() ? "job_file" : shown(name), folder);
-  return JobSource::of_table(table_of(*job, "job", body.findings()), "job", folder);
+  return JobSource::of_table(toml_table_of(*job, "job", body.findings()), "job", folder);
 }
 
 /// One object of keys and values, as --set takes them.
@@ -217,7 +217,7 @@ std::vector<SweepAxis> axes_of(Body& body) {
   std::vector<SweepAxis> axes;
   const auto* object = body.object("sweep");
   if (object == nullptr) return axes;
-  const auto table = table_of(*object, kNoFile, body.findings());
+  const auto table = toml_table_of(*object, kNoFile, body.findings());
   auto read = read_sweep_table(table, [](const toml::source_region&) { return std::string(); });
   for (const auto& problem : read.problems) {
     body.refuse(problem.key, problem.message, nullptr);

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <toml++/toml.h>
 #include <nlohmann/json.hpp>
-#include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -13,23 +11,6 @@
 #include "spec/variables.h"
 
 namespace jobfile {
-
-/// Tables and arrays in one another.
-inline constexpr int kDeepestJson = 8;
-
-/// The object as a job file's table. A null leaves its key out. What TOML cannot say is a finding at `place`, and is
-/// left out too.
-toml::table table_of(const nlohmann::ordered_json& object, const std::string& place, std::vector<Finding>& findings);
-
-/// The value in the form of --set: a text as it is, anything else as TOML. nullopt: null, an object or a number that
-/// TOML cannot say.
-std::optional<std::string> set_text(const nlohmann::ordered_json& value);
-
-/// The value for messages, cut where it is long.
-std::string json_shown(const nlohmann::ordered_json& value);
-
-/// The most bytes of job file that a sweep may be composed of: those of its file, for each of its jobs.
-inline constexpr std::size_t kMostSweepBytes = 256u << 20;
 
 /// A submission of a program, in JSON. docs/api.md describes its members.
 ///

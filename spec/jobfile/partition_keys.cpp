@@ -28,27 +28,27 @@ constexpr Key duration(std::string_view name, std::string_view meaning) {
   return {.name = name, .kind = Kind::kDuration, .low = kMinute, .high = kLongest, .meaning = meaning};
 }
 
+/// A row without a default or bounds.
+constexpr Key plain(Kind kind, std::string_view name, std::string_view meaning) {
+  return {.name = name, .kind = kind, .meaning = meaning};
+}
+
 constexpr auto kFields = std::to_array<Key>({
-    {.name = "users",
-     .kind = Kind::kWords,
-     .meaning = "Who may use the partition. With groups as well, either is enough."},
-    {.name = "groups",
-     .kind = Kind::kWords,
-     .meaning = "Members of these groups may use the partition. Without users and groups everybody may."},
+    plain(Kind::kWords, "users", "Who may use the partition. With groups as well, either is enough."),
+    plain(Kind::kWords, "groups",
+          "Members of these groups may use the partition. Without users and groups everybody may."),
     count("max_nodes", "The most nodes of a job."),
     count("max_ranks", "The most ranks of a job: nodes x ranks_per_node."),
     duration("max_time", "The longest time of one attempt. Without default_time also the limit of jobs that set none."),
     count("max_running_jobs_per_user", "How many jobs of a user are in Slurm at once. Further jobs wait in muster."),
     count("max_queued_jobs_per_user",
           "How many jobs of a user may wait, in muster or in Slurm's queue. Further jobs are refused at submit."),
-    {.name = "default_account", .meaning = "For jobs that set none."},
-    {.name = "default_qos", .meaning = "For jobs that set none."},
-    {.name = "default_constraint", .meaning = "For jobs that set none."},
-    {.name = "default_gres", .meaning = "For jobs that set neither slurm.gres nor resources.gpus_per_rank."},
+    plain(Kind::kText, "default_account", "For jobs that set none."),
+    plain(Kind::kText, "default_qos", "For jobs that set none."),
+    plain(Kind::kText, "default_constraint", "For jobs that set none."),
+    plain(Kind::kText, "default_gres", "For jobs that set neither slurm.gres nor resources.gpus_per_rank."),
     duration("default_time", "Time limit of jobs that set none."),
-    {.name = "preemptible",
-     .kind = Kind::kFlag,
-     .meaning = "Whether Slurm may preempt jobs. Checked against Slurm's PreemptMode."},
+    plain(Kind::kFlag, "preemptible", "Whether Slurm may preempt jobs. Checked against Slurm's PreemptMode."),
     budget("requeue.max_failed"),
     budget("requeue.max_rank_silent"),
     budget("requeue.max_rank_hung"),
@@ -58,12 +58,11 @@ constexpr auto kFields = std::to_array<Key>({
     budget("requeue.max_out_of_memory"),
     budget("requeue.max_same_error"),
     budget("requeue.max_controller_lost"),
-    {.name = "health_check",
-     .meaning = "Command that runs on every node before the ranks start. A node where it fails gets no ranks."},
-    {.name = "setup",
-     .kind = Kind::kLines,
-     .meaning = "Shell lines before the ranks and before the job's own, such as \"module load cuda\"."},
-    {.name = "default", .kind = Kind::kFlag, .meaning = "For jobs that name no partition."},
+    plain(Kind::kText, "health_check",
+          "Command that runs on every node before the ranks start. A node where it fails gets no ranks."),
+    plain(Kind::kLines, "setup",
+          "Shell lines before the ranks and before the job's own, such as \"module load cuda\"."),
+    plain(Kind::kFlag, "default", "For jobs that name no partition."),
 });
 
 bool is_line(std::string_view text) {
@@ -86,82 +85,6 @@ std::string put_list(PartitionPolicy& policy, const Key& field, const std::vecto
   for (const auto& value : values) add(policy, field, value);
   return {};
 }
-
-}  // namespace
-
-std::span<const Key> partition_keys() {
-  return kFields;
-}
-
-const std::vector<std::string>& partition_defaults() {
-  static const auto kNames = [] {
-    constexpr std::string_view kDefault = "default_";
-    std::vector<std::string> names;
-    for (const auto& field : kFields) {
-      if (!field.name.starts_with(kDefault)) continue;
-      const auto name = std::string(field.name.substr(kDefault.size()));
-      if (find_key("slurm." + name) != nullptr) names.push_back(name);
-    }
-    return names;
-  }();
-  return kNames;
-}
-
-const Key* find_partition_key(std::string_view key) {
-  const auto found = std::ranges::find(kFields, key, &Key::name);
-  return found == kFields.end() ? nullptr : &*found;
-}
-
-std::string nearest_partition_key(std::string_view wrong) {
-  std::vector<std::string> keys;
-  for (const auto& field : kFields) keys.emplace_back(field.name);
-  return base::nearest(wrong, keys);
-}
-
-bool is_list(const Key& field) {
-  return field.kind == Kind::kWords || field.kind == Kind::kLines;
-}
-
-void clear(PartitionPolicy& policy, const Key& field) {
-  clear(static_cast<google::protobuf::Message&>(policy), field);
-  if (policy.has_requeue() && policy.requeue().ByteSizeLong() == 0) policy.clear_requeue();
-}
-
-std::vector<std::string> texts(const PartitionPolicy& policy, const Key& field) {
-  if (is_list(field)) return texts_of(policy, field);
-  const auto value = get(policy, field);
-  return value ? std::vector{print(field, *value)} : std::vector<std::string>();
-}
-
-std::string put(PartitionPolicy& policy, const Key& field, const std::vector<std::string>& values) {
-  if (is_list(field)) return put_list(policy, field, values);
-  if (values.size() != 1) return "one value";
-  const auto value = parse(field, values.front());
-  if (!value || !allowed(field, *value)) return wanted(field);
-  if (const auto* text = std::get_if<std::string>(&*value); text != nullptr && !is_line(*text)) return wanted(field);
-  set(policy, field, *value);
-  return {};
-}
-
-bool is_partition_name(std::string_view name) {
-  static constexpr Key kName{.name = "partition", .kind = Kind::kName};
-  return allowed(kName, Value(std::string(name)));
-}
-
-std::vector<std::string> contradictions(const PartitionPolicy& policy) {
-  std::vector<std::string> found;
-  if (policy.has_max_time_ms() && policy.has_default_time_ms() && policy.default_time_ms() > policy.max_time_ms()) {
-    found.push_back("default_time \"" + base::print_duration_ms(policy.default_time_ms()) +
-                    "\": want at most max_time, " + base::print_duration_ms(policy.max_time_ms()));
-  }
-  if (policy.has_max_nodes() && policy.has_max_ranks() && policy.max_ranks() < policy.max_nodes()) {
-    found.push_back("max_nodes \"" + std::to_string(policy.max_nodes()) + "\": want at most max_ranks, " +
-                    std::to_string(policy.max_ranks()) + ": a node has at least one rank");
-  }
-  return found;
-}
-
-namespace {
 
 class Reader {
  public:
@@ -275,6 +198,78 @@ class Reader {
 };
 
 }  // namespace
+
+std::span<const Key> partition_keys() {
+  return kFields;
+}
+
+const std::vector<std::string>& partition_defaults() {
+  static const auto kNames = [] {
+    constexpr std::string_view kDefault = "default_";
+    std::vector<std::string> names;
+    for (const auto& field : kFields) {
+      if (!field.name.starts_with(kDefault)) continue;
+      const auto name = std::string(field.name.substr(kDefault.size()));
+      if (find_key("slurm." + name) != nullptr) names.push_back(name);
+    }
+    return names;
+  }();
+  return kNames;
+}
+
+const Key* find_partition_key(std::string_view key) {
+  const auto found = std::ranges::find(kFields, key, &Key::name);
+  return found == kFields.end() ? nullptr : &*found;
+}
+
+std::string nearest_partition_key(std::string_view wrong) {
+  std::vector<std::string> keys;
+  for (const auto& field : kFields) keys.emplace_back(field.name);
+  return base::nearest(wrong, keys);
+}
+
+bool is_list(const Key& field) {
+  return field.kind == Kind::kWords || field.kind == Kind::kLines;
+}
+
+void clear(PartitionPolicy& policy, const Key& field) {
+  clear(static_cast<google::protobuf::Message&>(policy), field);
+  if (policy.has_requeue() && policy.requeue().ByteSizeLong() == 0) policy.clear_requeue();
+}
+
+std::vector<std::string> texts(const PartitionPolicy& policy, const Key& field) {
+  if (is_list(field)) return texts_of(policy, field);
+  const auto value = get(policy, field);
+  return value ? std::vector{print(field, *value)} : std::vector<std::string>();
+}
+
+std::string put(PartitionPolicy& policy, const Key& field, const std::vector<std::string>& values) {
+  if (is_list(field)) return put_list(policy, field, values);
+  if (values.size() != 1) return "one value";
+  const auto value = parse(field, values.front());
+  if (!value || !allowed(field, *value)) return wanted(field);
+  if (const auto* text = std::get_if<std::string>(&*value); text != nullptr && !is_line(*text)) return wanted(field);
+  set(policy, field, *value);
+  return {};
+}
+
+bool is_partition_name(std::string_view name) {
+  static constexpr Key kName{.name = "partition", .kind = Kind::kName};
+  return allowed(kName, Value(std::string(name)));
+}
+
+std::vector<std::string> contradictions(const PartitionPolicy& policy) {
+  std::vector<std::string> found;
+  if (policy.has_max_time_ms() && policy.has_default_time_ms() && policy.default_time_ms() > policy.max_time_ms()) {
+    found.push_back("default_time \"" + base::print_duration_ms(policy.default_time_ms()) +
+                    "\": want at most max_time, " + base::print_duration_ms(policy.max_time_ms()));
+  }
+  if (policy.has_max_nodes() && policy.has_max_ranks() && policy.max_ranks() < policy.max_nodes()) {
+    found.push_back("max_nodes \"" + std::to_string(policy.max_nodes()) + "\": want at most max_ranks, " +
+                    std::to_string(policy.max_ranks()) + ": a node has at least one rank");
+  }
+  return found;
+}
 
 PartitionFile parse_partition_file(std::string_view text, const std::string& name) {
   if (text.size() > kMostPartitionFileBytes)

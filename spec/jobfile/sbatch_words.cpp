@@ -1,12 +1,10 @@
 #include "spec/jobfile/sbatch_words.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <utility>
 #include <vector>
 
 #include "base/numbers.h"
+#include "base/words.h"
 #include "spec/key_names.h"
 
 namespace jobfile {
@@ -18,23 +16,19 @@ constexpr std::int64_t kMostNumber = 10'000'000;
 
 /// Digits alone.
 std::optional<std::int64_t> number_of(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && end == text.data() + text.size() && !text.empty() && text[0] != '-';
-  return whole && number <= kMostNumber ? std::optional(number) : std::nullopt;
+  const auto number = base::whole_number<std::int64_t>(text);
+  return number && text[0] != '-' && *number <= kMostNumber ? number : std::nullopt;
 }
 
 /// The numbers between colons; empty: something else is there, too.
 std::vector<std::int64_t> numbers_of(std::string_view text) {
   std::vector<std::int64_t> numbers;
-  for (;;) {
-    const auto colon = std::min(text.find(':'), text.size());
-    const auto number = number_of(text.substr(0, colon));
+  for (const auto& part : base::split(text, ':')) {
+    const auto number = number_of(part);
     if (!number) return {};
     numbers.push_back(*number);
-    if (colon == text.size()) return numbers;
-    text.remove_prefix(colon + 1);
   }
+  return numbers;
 }
 
 bool is_memory(const Key& field) {
@@ -45,8 +39,12 @@ bool is_time_limit(const Key& field) {
   return field.name == "resources.time_limit";
 }
 
-}  // namespace
-
+/// A time as sbatch reads it, in milliseconds: "30" (minutes), "90:00" (minutes and seconds), "12:00:00", "2-12",
+/// "2-12:30", "2-00:00:00".
+struct SbatchTime {
+  std::int64_t ms = 0;
+  bool is_clear = false;  // nobody can take it for another time: it has days, or three numbers
+};
 std::optional<SbatchTime> sbatch_time(std::string_view text) {
   const auto dash = text.find('-');
   const auto days = dash == std::string_view::npos ? std::optional<std::int64_t>(0) : number_of(text.substr(0, dash));
@@ -63,6 +61,8 @@ std::optional<SbatchTime> sbatch_time(std::string_view text) {
   return SbatchTime{ms, has_days || numbers.size() == 3};
 }
 
+/// A size as sbatch reads it, in bytes: "120G", "48g", "400GB", "64000M". Its units are of 1024. nullopt: it is none,
+/// or has no unit.
 std::optional<std::int64_t> sbatch_size(std::string_view text) {
   const auto letters = text.find_first_not_of("0123456789");
   if (letters == std::string_view::npos) return std::nullopt;
@@ -76,6 +76,8 @@ std::optional<std::int64_t> sbatch_size(std::string_view text) {
   if (power == std::string_view::npos) return std::nullopt;
   return *number << (10 * (power + 1));
 }
+
+}  // namespace
 
 std::optional<Value> sbatch_value(const Key& field, std::string_view text) {
   if (is_memory(field)) {

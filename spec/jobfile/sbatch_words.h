@@ -12,18 +12,6 @@ namespace jobfile {
 
 // The words that people carry over from scripts for sbatch: its names for keys, and its spellings of values.
 
-/// A time as sbatch reads it, in milliseconds: "30" (minutes), "90:00" (minutes and seconds), "12:00:00", "2-12",
-/// "2-12:30", "2-00:00:00".
-struct SbatchTime {
-  std::int64_t ms = 0;
-  bool is_clear = false;  // nobody can take it for another time: it has days, or three numbers
-};
-std::optional<SbatchTime> sbatch_time(std::string_view text);
-
-/// A size as sbatch reads it, in bytes: "120G", "48g", "400GB", "64000M". Its units are of 1024. nullopt: it is none,
-/// or has no unit.
-std::optional<std::int64_t> sbatch_size(std::string_view text);
-
 /// The value of a key that is written in sbatch's form, where this form has one meaning; else nullopt.
 std::optional<Value> sbatch_value(const Key& field, std::string_view text);
 /// How to write a value that sbatch would take, in our form: "; sbatch reads minutes: write \"3d\"". Empty: it is none.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <span>
 
+#include "base/words.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/variables.h"
 
@@ -27,6 +29,17 @@ void fill_recipe(JobSpec& spec) {
   }
 }
 
+/// A folder that a recipe reads.
+struct Input {
+  std::string_view key;
+  const char* file;  // what the folder has once it can be used
+  const char* remedy;
+};
+
+constexpr std::array kInputs = {
+    Input{"data.prepared", "data.json", "muster data prepare must have finished there before the job starts"},
+    Input{spec::kPretrained, "config.json", "the model must be there before the job starts"}};
+
 /// Keys that need a program that reports its steps.
 constexpr std::array kForSteps = {"liveness.hung_after", "requeue.max_rank_hung"};
 /// Keys that only muster-worker obeys.
@@ -46,9 +59,7 @@ JobSpec without_wishes(const JobSpec& spec) {
 
 /// "liveness.hung_after has", "checkpoint.keep, checkpoint.best have"; empty: there are no names.
 std::string with_verb(const std::vector<std::string>& names) {
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
-  return names.empty() ? text : text + (names.size() == 1 ? " has" : " have");
+  return names.empty() ? "" : base::joined(names) + (names.size() == 1 ? " has" : " have");
 }
 
 /// Those of the keys that the spec sets to another value than `plain`, as with_verb() has it.
@@ -76,6 +87,10 @@ std::string asked_of_slurm(const JobSpec& spec) {
     }
   }
   return with_verb(found);
+}
+
+void mask(google::protobuf::Map<std::string, std::string>& variables) {
+  for (auto& [name, value] : variables) value = spec::shown_value(name, value);
 }
 
 }  // namespace
@@ -130,13 +145,20 @@ std::vector<std::string> idle_keys(const JobSpec& spec, bool reports, bool is_lo
   return notes;
 }
 
-namespace {
-
-void mask(google::protobuf::Map<std::string, std::string>& variables) {
-  for (auto& [name, value] : variables) value = spec::shown_value(name, value);
+std::vector<std::string> missing_inputs(const muster::v1::JobSpec& spec) {
+  if (!spec.has_recipe()) return {};
+  const auto values = values_of(spec, tables_of(spec.recipe()));
+  std::vector<std::string> found;
+  for (const auto& input : kInputs) {
+    if (!values.has(input.key)) continue;
+    const std::filesystem::path folder = values.text(input.key);
+    std::error_code error;
+    if (folder.empty() || std::filesystem::exists(folder / input.file, error) || error) continue;
+    found.push_back(std::string(input.key) + " = \"" + folder.native() + "\" has no " + input.file +
+                    " on this machine; " + input.remedy);
+  }
+  return found;
 }
-
-}  // namespace
 
 void mask_secrets(muster::v1::SweepElement& element) {
   for (auto& [key, value] : *element.mutable_settings()) {

@@ -57,6 +57,10 @@ std::uint64_t world_size(const muster::v1::JobSpec& spec);
 /// job runs as local processes, or will.
 std::vector<std::string> idle_keys(const muster::v1::JobSpec& spec, bool reports, bool is_local);
 
+/// A recipe's data and model that this machine does not have now, a sentence each. They need not be there before the
+/// job starts, and a cluster may see other folders, so they are no reason to refuse the job.
+std::vector<std::string> missing_inputs(const muster::v1::JobSpec& spec);
+
 /// Replaces every secret of a spec by spec::kMask: in [env], in variables from the submitter, and in the values that
 /// a sweep varies. spec/variables.h says what a secret is.
 void mask_secrets(muster::v1::JobSpec& spec);

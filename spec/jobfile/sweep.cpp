@@ -1,11 +1,9 @@
 #include "spec/jobfile/sweep.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -78,11 +76,7 @@ std::string twice_in(const std::vector<std::string>& values) {
 /// A number in the form in which it was written: 1e-3 does not become 0.001.
 std::string written_number(const toml::node& node, const WrittenAt& written) {
   auto text = written(node.source());
-  const auto& value = *node.as_floating_point();
-  double read = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), read);
-  const bool same = error == std::errc() && end == text.data() + text.size() && read == value.get();
-  return same ? text : shown(node);
+  return base::whole_number<double>(text) == node.as_floating_point()->get() ? text : shown(node);
 }
 
 /// Reads [sweep] and the tables in it.
@@ -144,62 +138,6 @@ class TableReader {
   SweepTable& out_;
   const WrittenAt& written_;
 };
-
-}  // namespace
-
-std::optional<std::string> scalar_text(const toml::node& node, const WrittenAt& written) {
-  if (const auto* text = node.as_string()) return text->get();
-  if (node.is_floating_point()) return written_number(node, written);
-  if (node.is_integer() || node.is_boolean()) return shown(node);
-  return std::nullopt;
-}
-
-std::vector<std::string> sweepable_keys() {
-  std::vector<std::string> keys;
-  for (const auto& field : job_keys()) {
-    if (is_plain(field) && field.name != "name" && field.name != "executor" && field.name != "launcher" &&
-        field.name != "environment" && field.name != "hold") {
-      keys.emplace_back(field.name);
-    }
-  }
-  return keys;
-}
-
-SweepKey resolve_sweep_key(const std::string& word, const std::vector<std::string>& keys) {
-  if (std::ranges::find(keys, word) != keys.end()) return {word, ""};
-  const auto parent = table_of(word);
-  if (is_open_table(parent) && !leaf_of(word).empty()) return {word, ""};
-  if (find_key(word) != nullptr) return {"", "a sweep can't vary this key"};
-  const auto meant = keys_ending_in(word, keys);
-  if (meant.size() == 1) return {meant.front(), ""};
-  return {"", meant.empty() ? unknown_key(word) : several_keys(meant)};
-}
-
-ReadAxis axis_of_option(const std::string& assignment) {
-  const auto equals = assignment.find('=');
-  const auto place = "--sweep " + shown(assignment) + ": ";
-  if (equals == std::string::npos || equals == 0) return {{}, place + "want key=values, such as train.seed=0..3"};
-  const auto resolved = resolve_sweep_key(assignment.substr(0, equals), sweepable_keys());
-  if (!resolved.problem.empty()) return {{}, place + resolved.problem};
-  SweepAxis axis{resolved.key, "--sweep ", {}};
-  if (const auto problem = add_all(std::string_view(assignment).substr(equals + 1), &axis.values); !problem.empty()) {
-    return {{}, place + problem};
-  }
-  if (const auto twice = twice_in(axis.values); !twice.empty()) return {{}, place + twice};
-  return {std::move(axis), ""};
-}
-
-SweepTable read_sweep_table(const toml::node& node, const WrittenAt& written) {
-  SweepTable out;
-  if (const auto* table = node.as_table()) {
-    TableReader(out, written).read(*table, "");
-  } else {
-    out.problems.push_back({"sweep", shown(node), "want a table: [sweep] and its keys below", &node.source()});
-  }
-  return out;
-}
-
-namespace {
 
 constexpr std::size_t kLongestFolder = 200;
 
@@ -385,6 +323,58 @@ Sweep refused(std::vector<Finding> findings, std::uint32_t parallel) {
 }
 
 }  // namespace
+
+std::optional<std::string> scalar_text(const toml::node& node, const WrittenAt& written) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (node.is_floating_point()) return written_number(node, written);
+  if (node.is_integer() || node.is_boolean()) return shown(node);
+  return std::nullopt;
+}
+
+std::vector<std::string> sweepable_keys() {
+  std::vector<std::string> keys;
+  for (const auto& field : job_keys()) {
+    if (is_plain(field) && field.name != "name" && field.name != "executor" && field.name != "launcher" &&
+        field.name != "environment" && field.name != "hold") {
+      keys.emplace_back(field.name);
+    }
+  }
+  return keys;
+}
+
+SweepKey resolve_sweep_key(const std::string& word, const std::vector<std::string>& keys) {
+  if (std::ranges::find(keys, word) != keys.end()) return {word, ""};
+  const auto parent = table_of(word);
+  if (is_open_table(parent) && !leaf_of(word).empty()) return {word, ""};
+  if (find_key(word) != nullptr) return {"", "a sweep can't vary this key"};
+  const auto meant = keys_ending_in(word, keys);
+  if (meant.size() == 1) return {meant.front(), ""};
+  return {"", meant.empty() ? unknown_key(word) : several_keys(meant)};
+}
+
+ReadAxis axis_of_option(const std::string& assignment) {
+  const auto equals = assignment.find('=');
+  const auto place = "--sweep " + shown(assignment) + ": ";
+  if (equals == std::string::npos || equals == 0) return {{}, place + "want key=values, such as train.seed=0..3"};
+  const auto resolved = resolve_sweep_key(assignment.substr(0, equals), sweepable_keys());
+  if (!resolved.problem.empty()) return {{}, place + resolved.problem};
+  SweepAxis axis{resolved.key, "--sweep ", {}};
+  if (const auto problem = add_all(std::string_view(assignment).substr(equals + 1), &axis.values); !problem.empty()) {
+    return {{}, place + problem};
+  }
+  if (const auto twice = twice_in(axis.values); !twice.empty()) return {{}, place + twice};
+  return {std::move(axis), ""};
+}
+
+SweepTable read_sweep_table(const toml::node& node, const WrittenAt& written) {
+  SweepTable out;
+  if (const auto* table = node.as_table()) {
+    TableReader(out, written).read(*table, "");
+  } else {
+    out.problems.push_back({"sweep", shown(node), "want a table: [sweep] and its keys below", &node.source()});
+  }
+  return out;
+}
 
 Sweep compose_sweep(const JobSource& source, const std::vector<Override>& overrides, std::vector<SweepAxis> axes,
                     FileChecks checks) {

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <map>
 
 #include "base/words.h"
-#include "spec/jobfile/job_keys.h"
-#include "spec/jobfile/spec.h"
 #include "spec/log_pattern.h"
 #include "spec/rank_path.h"
 #include "spec/report_keys.h"
@@ -44,7 +41,7 @@ std::string families_of(std::string_view kind) {
   std::string list;
   for (const auto& recipe : spec::recipes()) {
     if (recipe.kind != kind) continue;
-    for (const auto* family : recipe.families) list += (list.empty() ? "" : ", ") + std::string(family->name);
+    for (const auto* family : recipe.families) base::append(list, family->name);
   }
   return list;
 }
@@ -88,15 +85,14 @@ void check_recipe(const JobSpec& spec, FileChecks checks, Findings& findings) {
   const auto tables = tables_of(spec.recipe());
   const auto values = values_of(spec, tables);
   const auto ranks = world_size(spec) <= kMostRanks ? world_size(spec) : 0;
-  for (const auto& conflict : spec::conflicts_of(values, tables, ranks)) {
+  const auto add = [&](const spec::Conflict& conflict) {
     findings.add(conflict.key, conflict.want, conflict.remedy, conflict.related);
-  }
+  };
+  std::ranges::for_each(spec::conflicts_of(values, tables, ranks), add);
   auto with_checkpoints = tables;
   with_checkpoints.push_back(&spec::checkpoints());
-  for (const auto& conflict :
-       spec::conflicts_of_best(spec::series_of(spec.recipe().kind()), values_of(spec, with_checkpoints))) {
-    findings.add(conflict.key, conflict.want, conflict.remedy, conflict.related);
-  }
+  std::ranges::for_each(
+      spec::conflicts_of_best(spec::series_of(spec.recipe().kind()), values_of(spec, with_checkpoints)), add);
   if (values.text("data.source") == "folder") want_folder("data.path", values.text("data.path"), checks, findings);
 }
 
@@ -190,55 +186,6 @@ void check_program(const JobSpec& spec, FileChecks checks, Findings& findings) {
   }
 }
 
-}  // namespace
-
-std::vector<Problem> validate(const JobSpec& spec, FileChecks checks) {
-  Findings findings(spec);
-  check_ranges(spec, findings);
-  if (world_size(spec) > kMostRanks) {
-    findings.add("resources.nodes",
-                 "want at most " + std::to_string(kMostRanks) + " ranks, not " +
-                     std::to_string(spec.resources().nodes()) + " x " +
-                     std::to_string(spec.resources().ranks_per_node()) + " = " + std::to_string(world_size(spec)),
-                 "lower nodes or ranks_per_node", {"resources.ranks_per_node"});
-  }
-  check_program(spec, checks, findings);
-  check_launcher(spec, findings);
-  check_folders(spec, checks, findings);
-  check_variables(spec, findings);
-  check_times(spec, findings);
-  check_slurm(spec, checks, findings);
-  check_report(spec, findings);
-  check_start(spec, findings);
-  return findings.take();
-}
-
-std::string to_string(const Problem& problem) {
-  std::string text = problem.field;
-  if (!problem.value.empty()) {
-    text += (text.empty() ? "\"" : " \"") + problem.value.substr(0, kLongestValue) +
-            (problem.value.size() > kLongestValue ? "...\"" : "\"");
-  }
-  if (!text.empty()) text += ": ";
-  text += problem.message;
-  if (!problem.remedy.empty()) text += "; " + problem.remedy;
-  return text;
-}
-
-Finding finding_of(const std::string& place, const std::string& shown, const std::string& said) {
-  const auto end = said.find("; ");
-  return {place,
-          "",
-          "",
-          said.substr(0, end),
-          end == std::string::npos ? "" : said.substr(end + 2),
-          place + ": " + shown + said};
-}
-
-namespace {
-
-using muster::v1::JobSpec;
-
 constexpr std::size_t kLongestPath = 1024;
 constexpr const char* kCheckpoints = "report.checkpoints";
 constexpr const char* kTensorboard = "report.tensorboard";
@@ -319,8 +266,7 @@ void check_of_recipe(const JobSpec& spec, Findings& findings) {
   if (report.log_size() > 0) findings.add_value(kLog, "", kWant, kRemedy, {"train.recipe"});
 }
 
-}  // namespace
-
+/// Checks where the reports of a program are found.
 void check_report(const JobSpec& spec, Findings& findings) {
   const auto& report = spec.report();
   if (spec.has_recipe()) return check_of_recipe(spec, findings);
@@ -328,6 +274,51 @@ void check_report(const JobSpec& spec, Findings& findings) {
   check_tensorboard(report.tensorboard(), findings);
   if (findings.too_many(kLog, static_cast<std::size_t>(report.log_size()), spec::kMostPatterns, "patterns")) return;
   for (const auto& [name, text] : sorted(report.log())) check_pattern(name, text, findings);
+}
+
+}  // namespace
+
+std::vector<Problem> validate(const JobSpec& spec, FileChecks checks) {
+  Findings findings(spec);
+  check_ranges(spec, findings);
+  if (world_size(spec) > kMostRanks) {
+    findings.add("resources.nodes",
+                 "want at most " + std::to_string(kMostRanks) + " ranks, not " +
+                     std::to_string(spec.resources().nodes()) + " x " +
+                     std::to_string(spec.resources().ranks_per_node()) + " = " + std::to_string(world_size(spec)),
+                 "lower nodes or ranks_per_node", {"resources.ranks_per_node"});
+  }
+  check_program(spec, checks, findings);
+  check_launcher(spec, findings);
+  check_folders(spec, checks, findings);
+  check_variables(spec, findings);
+  check_times(spec, findings);
+  check_slurm(spec, checks, findings);
+  check_report(spec, findings);
+  check_start(spec, findings);
+  return findings.take();
+}
+
+std::string to_string(const Problem& problem) {
+  std::string text = problem.field;
+  if (!problem.value.empty()) {
+    text += (text.empty() ? "\"" : " \"") + problem.value.substr(0, kLongestValue) +
+            (problem.value.size() > kLongestValue ? "...\"" : "\"");
+  }
+  if (!text.empty()) text += ": ";
+  text += problem.message;
+  if (!problem.remedy.empty()) text += "; " + problem.remedy;
+  return text;
+}
+
+Finding finding_of(const std::string& place, const std::string& shown, const std::string& said) {
+  const auto end = said.find("; ");
+  return {place,
+          "",
+          "",
+          said.substr(0, end),
+          end == std::string::npos ? "" : said.substr(end + 2),
+          place + ": " + shown + said};
 }
 
 }  // namespace jobfile

@@ -62,9 +62,6 @@ std::string refuse_slurm_option(std::string_view name);
 /// Empty: it is no such option.
 std::string instead_of_slurm_option(std::string_view name);
 
-/// Checks where the reports of a program are found.
-void check_report(const muster::v1::JobSpec& spec, Findings& findings);
-
 /// Checks the keys that say where and when the job starts: executor, after, hold.
 void check_start(const muster::v1::JobSpec& spec, Findings& findings);
 

@@ -40,9 +40,7 @@ constexpr auto kBertKeys = std::to_array<Key>({
 
 void derive_bert(Values& values, std::uint64_t /*ranks*/) {
   derive_positions(values, kBertPositions);
-  if (!values.has("model.classifier_dropout")) {
-    values.set("model.classifier_dropout", values.real("model.hidden_dropout_prob"));
-  }
+  set_default(values, "model.classifier_dropout", values.real("model.hidden_dropout_prob"));
 }
 
 void check_bert(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
@@ -62,10 +60,8 @@ std::vector<Conflict> conflicts_of(const Bert& model) {
   std::vector<Conflict> conflicts;
   if (model.num_attention_heads > 0) want_even_heads(model.hidden_size, model.num_attention_heads, conflicts);
   if (model.vocab_size > 0 && model.pad_token_id >= model.vocab_size) {
-    conflicts.push_back({"model.pad_token_id",
-                         "want less than vocab_size = " + std::to_string(model.vocab_size),
-                         "take the tokenizer's padding token, which is 0 in BERT's own",
-                         {"model.vocab_size"}});
+    add_conflict(conflicts, "model.pad_token_id", "want less than vocab_size = " + std::to_string(model.vocab_size),
+                 "take the tokenizer's padding token, which is 0 in BERT's own", {"model.vocab_size"});
   }
   return conflicts;
 }

@@ -40,6 +40,23 @@ std::string those_that_can(std::span<const Series> all) {
   return text;
 }
 
+constexpr auto kExportKeys = std::to_array<Key>({
+    row::path("train.export_folder",
+              "Folder that gets the trained model at the end, as from_pretrained() of transformers reads it. It must "
+              "be absent, empty or an earlier export. Without it nothing is exported.",
+              into<&Exports::folder>),
+    row::choice("train.export_dtype", "trained", "trained fp32 bf16 fp16",
+                "Number format of the exported weights; trained: that of train.precision.", into<&Exports::dtype>),
+    row::size("train.export_file_size", "5000000000B", {1024, 1099511627776},
+              "The most bytes of one exported file. A larger tensor has a file of its own.",
+              into<&Exports::file_bytes>),
+    row::path("train.full_state_file",
+              "File that gets all weights of the trained model at the end, as load_model() of safetensors reads them "
+              "into a PyTorch model. They are gathered in the memory of rank 0's host first, in fp32. Without it "
+              "nothing is gathered.",
+              into<&Exports::full_state_file>),
+});
+
 }  // namespace
 
 const Table& checkpoints() {
@@ -86,27 +103,6 @@ std::vector<Conflict> conflicts_of_best(std::span<const Series> series, const Va
   }
   return {};
 }
-
-namespace {
-
-constexpr auto kExportKeys = std::to_array<Key>({
-    row::path("train.export_folder",
-              "Folder that gets the trained model at the end, as from_pretrained() of transformers reads it. It must "
-              "be absent, empty or an earlier export. Without it nothing is exported.",
-              into<&Exports::folder>),
-    row::choice("train.export_dtype", "trained", "trained fp32 bf16 fp16",
-                "Number format of the exported weights; trained: that of train.precision.", into<&Exports::dtype>),
-    row::size("train.export_file_size", "5000000000B", {1024, 1099511627776},
-              "The most bytes of one exported file. A larger tensor has a file of its own.",
-              into<&Exports::file_bytes>),
-    row::path("train.full_state_file",
-              "File that gets all weights of the trained model at the end, as load_model() of safetensors reads them "
-              "into a PyTorch model. They are gathered in the memory of rank 0's host first, in fp32. Without it "
-              "nothing is gathered.",
-              into<&Exports::full_state_file>),
-});
-
-}  // namespace
 
 const Table& exports() {
   static const Table table{"export", kExportKeys};

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "spec/tables/model_rules.h"
 #include "spec/tables/text_data_keys.h"
 
 namespace spec {
@@ -106,10 +107,9 @@ std::int64_t local_crops_size_of(std::int64_t global_crops_size, std::int64_t pa
 
 void derive(Values& values, std::uint64_t /*ranks*/) {
   const auto patch = values.whole("model.patch_size");
-  if (!values.has("data.global_crops_size") && values.has("model.image_size"))
-    values.set("data.global_crops_size", values.whole("model.image_size"));
-  if (!values.has("data.local_crops_size") && values.has("data.global_crops_size") && patch > 0) {
-    values.set("data.local_crops_size", local_crops_size_of(values.whole("data.global_crops_size"), patch));
+  if (values.has("model.image_size")) set_default(values, "data.global_crops_size", values.whole("model.image_size"));
+  if (values.has("data.global_crops_size") && patch > 0) {
+    set_default(values, "data.local_crops_size", local_crops_size_of(values.whole("data.global_crops_size"), patch));
   }
 }
 
@@ -118,30 +118,16 @@ void check_parts(const Values& values, std::vector<Conflict>& conflicts) {
   const bool whole = values.text("fsdp.strategy") == "no_shard";
   for (const auto key : {kTeacherStrategy, kHeadsStrategy}) {
     if (!whole || values.text(key).empty() || values.text(key) == "run") continue;
-    conflicts.push_back({std::string(key),
-                         "want \"run\" with fsdp.strategy = \"no_shard\", where no weight is gathered",
-                         "remove it, because it has no effect",
-                         {"fsdp.strategy"}});
+    add_conflict(conflicts, key, "want \"run\" with fsdp.strategy = \"no_shard\", where no weight is gathered",
+                 "remove it, because it has no effect", {"fsdp.strategy"});
   }
   if (values.text(kTeacherStrategy) == "shard_grad_op") {
-    conflicts.push_back(
-        {std::string(kTeacherStrategy),
-         "want \"full_shard\" or \"zero1\", because the teacher has no backward until which weights stay",
-         "take \"full_shard\", which is the same for it",
-         {}});
+    add_conflict(conflicts, kTeacherStrategy,
+                 "want \"full_shard\" or \"zero1\", because the teacher has no backward until which weights stay",
+                 "take \"full_shard\", which is the same for it");
   }
-  if (values.text(kHeadsReduce) == "fp16" && values.text("train.precision") != "fp16") {
-    conflicts.push_back({std::string(kHeadsReduce),
-                         "want train.precision = \"fp16\" with it, because unscaled gradients vanish in fp16",
-                         "take \"bf16\"",
-                         {"train.precision"}});
-  }
-  if (values.text("train.heads_precision") == "fp16" && values.text("train.precision") != "fp16") {
-    conflicts.push_back({"train.heads_precision",
-                         "want train.precision = \"fp16\" with it, because unscaled gradients vanish in fp16",
-                         "take \"bf16\"",
-                         {"train.precision"}});
-  }
+  want_scaled_loss(values, kHeadsReduce, conflicts);
+  want_scaled_loss(values, "train.heads_precision", conflicts);
 }
 
 void check(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
@@ -150,31 +136,25 @@ void check(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>&
   for (const char* key : {"data.global_crops_size", "data.local_crops_size"}) {
     const auto size = values.whole(key);
     if (patch == 0 || size % patch == 0) continue;
-    conflicts.push_back({key,
-                         "want a multiple of model.patch_size = " + std::to_string(patch),
-                         multiples_near(size, patch),
-                         {"model.patch_size"}});
+    add_conflict(conflicts, key, "want a multiple of model.patch_size = " + std::to_string(patch),
+                 multiples_near(size, patch), {"model.patch_size"});
   }
   const auto in_order = [&](const char* low, const char* high) {
     if (values.real(low) <= values.real(high)) return;
-    conflicts.push_back({low, "want at most " + std::string(high), "exchange the two", {high}});
+    add_conflict(conflicts, low, "want at most " + std::string(high), "exchange the two", {high});
   };
   in_order("data.global_scale_low", "data.global_scale_high");
   in_order("data.local_scale_low", "data.local_scale_high");
   in_order("train.mask_share_low", "train.mask_share_high");
   check_parts(values, conflicts);
   if (values.real("train.average_decay") > 0) {
-    conflicts.push_back({"train.average_decay",
-                         "want 0 with this recipe, which evaluates and exports the teacher",
-                         "train.teacher_momentum is the decay rate of the teacher, an average of the student",
-                         {}});
+    add_conflict(conflicts, "train.average_decay", "want 0 with this recipe, which evaluates and exports the teacher",
+                 "train.teacher_momentum is the decay rate of the teacher, an average of the student");
   }
   if (values.real("train.ibot_weight") > 0 && values.has("model.use_mask_token") &&
       !values.flag("model.use_mask_token")) {
-    conflicts.push_back({"train.ibot_weight",
-                         "want 0 with a model without a mask token",
-                         "set model.use_mask_token = true, or ibot_weight = 0",
-                         {"model.use_mask_token"}});
+    add_conflict(conflicts, "train.ibot_weight", "want 0 with a model without a mask token",
+                 "set model.use_mask_token = true, or ibot_weight = 0", {"model.use_mask_token"});
   }
 }
 

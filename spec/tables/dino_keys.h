@@ -32,7 +32,6 @@ struct Dino {
   std::optional<Strategy> heads_strategy;           // none: fsdp.strategy
 };
 
-/// The rows of Dino.
-const Table& dino();
+const Table& dino();  // the rows of Dino
 
 }  // namespace spec

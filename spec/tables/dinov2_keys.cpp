@@ -1,6 +1,5 @@
 #include "spec/tables/dinov2_keys.h"
 
-#include <array>
 #include <cmath>
 
 #include "spec/limits.h"
@@ -55,11 +54,10 @@ void want_whole_width(const Dinov2& model, std::vector<Conflict>& conflicts) {
   if (width == std::floor(width)) return;
   const auto text = [](double number) { return print(Key{.name = "number", .kind = Kind::kReal}, number); };
   const double below = std::floor(model.mlp_ratio);
-  conflicts.push_back({"model.mlp_ratio",
-                       "want hidden_size x mlp_ratio to be a whole number, not " + std::to_string(model.hidden_size) +
-                           " x " + text(model.mlp_ratio) + " = " + text(width),
-                       "try " + (below > 0 ? text(below) + " or " : std::string()) + text(below + 1),
-                       {"model.hidden_size"}});
+  add_conflict(conflicts, "model.mlp_ratio",
+               "want hidden_size x mlp_ratio to be a whole number, not " + std::to_string(model.hidden_size) + " x " +
+                   text(model.mlp_ratio) + " = " + text(width),
+               "try " + (below > 0 ? text(below) + " or " : std::string()) + text(below + 1), {"model.hidden_size"});
 }
 
 void check_dinov2(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
@@ -80,24 +78,20 @@ std::vector<Conflict> conflicts_of(const Dinov2& model) {
   if (heads <= 0 || model.patch_size <= 0) return conflicts;
   want_even_heads(hidden, heads, conflicts);
   if (model.grid() < 1) {
-    conflicts.push_back({"model.image_size",
-                         "want at least patch_size = " + std::to_string(model.patch_size),
-                         "an image has one patch or more",
-                         {"model.patch_size"}});
+    add_conflict(conflicts, "model.image_size", "want at least patch_size = " + std::to_string(model.patch_size),
+                 "an image has one patch or more", {"model.patch_size"});
   }
   if (model.inner_size() < 1) {
-    conflicts.push_back({"model.mlp_ratio",
-                         "want feed-forward blocks of at least one element, not of hidden_size x mlp_ratio < 1",
-                         "4 is common",
-                         {"model.hidden_size"}});
+    add_conflict(conflicts, "model.mlp_ratio",
+                 "want feed-forward blocks of at least one element, not of hidden_size x mlp_ratio < 1", "4 is common",
+                 {"model.hidden_size"});
   } else {
     want_whole_width(model, conflicts);
   }
   if (model.num_register_tokens > 0 && !model.use_mask_token) {
-    conflicts.push_back({"model.use_mask_token",
-                         "want true with num_register_tokens = " + std::to_string(model.num_register_tokens),
-                         "dinov2_with_registers always has a mask token",
-                         {"model.num_register_tokens"}});
+    add_conflict(conflicts, "model.use_mask_token",
+                 "want true with num_register_tokens = " + std::to_string(model.num_register_tokens),
+                 "dinov2_with_registers always has a mask token", {"model.num_register_tokens"});
   }
   return conflicts;
 }

@@ -61,11 +61,10 @@ std::vector<Conflict> conflicts_of(const GptNeoX& model) {
   if (heads <= 0) return conflicts;
   if (!want_even_heads(hidden, heads, conflicts)) return conflicts;
   if (const auto turned = model.rotary_size(); turned < 2 || turned % 2 != 0) {
-    conflicts.push_back({"model.rotary_pct",
-                         "want an even number of rotated elements, not " + std::to_string(turned) + " of the " +
-                             std::to_string(model.head_size()) + " of a head",
-                         "1 turns all of them",
-                         {"model.hidden_size", "model.num_attention_heads"}});
+    add_conflict(conflicts, "model.rotary_pct",
+                 "want an even number of rotated elements, not " + std::to_string(turned) + " of the " +
+                     std::to_string(model.head_size()) + " of a head",
+                 "1 turns all of them", {"model.hidden_size", "model.num_attention_heads"});
   }
   return conflicts;
 }

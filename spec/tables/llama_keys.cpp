@@ -58,21 +58,16 @@ constexpr auto kKeys = std::to_array<Key>({
 /// default that stood in the struct alone would be lost.
 void derive_scaling(Values& values) {
   const auto type = values.text("model.rope_type");
-  const auto set = [&](const char* key, Value value) {
-    if (!values.has(key)) values.set(key, std::move(value));
-  };
   const Llama usual;
-  if (type == "linear" || type == "llama3") set("model.rope_factor", usual.rope_factor);
+  if (type == "linear" || type == "llama3") set_default(values, "model.rope_factor", usual.rope_factor);
   if (type != "llama3") return;
-  set("model.rope_low_freq_factor", usual.rope_low_freq_factor);
-  set("model.rope_high_freq_factor", usual.rope_high_freq_factor);
-  set("model.rope_original_max_position_embeddings", usual.rope_original_max_position_embeddings);
+  set_default(values, "model.rope_low_freq_factor", usual.rope_low_freq_factor);
+  set_default(values, "model.rope_high_freq_factor", usual.rope_high_freq_factor);
+  set_default(values, "model.rope_original_max_position_embeddings", usual.rope_original_max_position_embeddings);
 }
 
 void derive(Values& values, std::uint64_t /*ranks*/) {
-  if (!values.has("model.num_key_value_heads")) {
-    values.set("model.num_key_value_heads", values.whole("model.num_attention_heads"));
-  }
+  set_default(values, "model.num_key_value_heads", values.whole("model.num_attention_heads"));
   derive_positions(values, kPositions);
   derive_scaling(values);
 }
@@ -82,10 +77,8 @@ void check_scaling(const Values& values, std::vector<Conflict>& conflicts) {
   const auto type = values.text("model.rope_type");
   const auto only_with = [&](const char* key, bool has_effect, const char* types) {
     if (has_effect || !values.has(key)) return;
-    conflicts.push_back({key,
-                         std::string("has no effect without model.rope_type = ") + types,
-                         "remove it, or set rope_type",
-                         {"model.rope_type"}});
+    add_conflict(conflicts, key, std::string("has no effect without model.rope_type = ") + types,
+                 "remove it, or set rope_type", {"model.rope_type"});
   };
   only_with("model.rope_factor", type == "linear" || type == "llama3", "linear or llama3");
   for (const char* key :
@@ -115,34 +108,26 @@ std::vector<Conflict> conflicts_of(const Llama& model) {
   // The next check refuses an odd width per head. So the advice is a width that passes both checks.
   if (model.head_dim > 0) {
     if (model.head_dim % 2 != 0) {
-      conflicts.push_back({"model.head_dim",
-                           "want an even width per head for the rotary embedding",
-                           multiples_near(model.head_dim, 2),
-                           {}});
+      add_conflict(conflicts, "model.head_dim", "want an even width per head for the rotary embedding",
+                   multiples_near(model.head_dim, 2));
     }
   } else if (hidden % heads != 0) {
-    conflicts.push_back({"model.hidden_size",
-                         "want a multiple of num_attention_heads = " + std::to_string(heads),
-                         multiples_near(hidden, 2 * heads),
-                         {"model.num_attention_heads"}});
+    add_conflict(conflicts, "model.hidden_size", "want a multiple of num_attention_heads = " + std::to_string(heads),
+                 multiples_near(hidden, 2 * heads), {"model.num_attention_heads"});
   } else if (hidden / heads % 2 != 0) {
-    conflicts.push_back({"model.hidden_size",
-                         "want an even width per head for the rotary embedding, not hidden_size / heads = " +
-                             std::to_string(hidden / heads),
-                         multiples_near(hidden, 2 * heads),
-                         {"model.num_attention_heads"}});
+    add_conflict(conflicts, "model.hidden_size",
+                 "want an even width per head for the rotary embedding, not hidden_size / heads = " +
+                     std::to_string(hidden / heads),
+                 multiples_near(hidden, 2 * heads), {"model.num_attention_heads"});
   }
   if (pairs > 0 && heads % pairs != 0) {
-    conflicts.push_back({"model.num_key_value_heads",
-                         "want a divisor of num_attention_heads = " + std::to_string(heads),
-                         "leave it out for one per query head",
-                         {"model.num_attention_heads"}});
+    add_conflict(conflicts, "model.num_key_value_heads",
+                 "want a divisor of num_attention_heads = " + std::to_string(heads),
+                 "leave it out for one per query head", {"model.num_attention_heads"});
   }
   if (model.rope_type == RopeScaling::kLlama3 && model.rope_low_freq_factor >= model.rope_high_freq_factor) {
-    conflicts.push_back({"model.rope_low_freq_factor",
-                         "want less than model.rope_high_freq_factor",
-                         "Llama 3.1 has 1 and 4",
-                         {"model.rope_high_freq_factor"}});
+    add_conflict(conflicts, "model.rope_low_freq_factor", "want less than model.rope_high_freq_factor",
+                 "Llama 3.1 has 1 and 4", {"model.rope_high_freq_factor"});
   }
   return conflicts;
 }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -8,6 +10,18 @@
 #include "spec/table.h"
 
 namespace spec {
+
+// Rules that several tables share.
+
+/// Adds a contradiction.
+void add_conflict(std::vector<Conflict>& conflicts, std::string_view key, std::string want, std::string remedy = "",
+                  std::initializer_list<std::string_view> related = {});
+
+/// Sets the value of a key that has none.
+void set_default(Values& values, std::string_view name, Value value);
+
+/// Adds a contradiction if this key says fp16, and train.precision does not.
+void want_scaled_loss(const Values& values, std::string_view key, std::vector<Conflict>& conflicts);
 
 // Rules that several families of models share.
 

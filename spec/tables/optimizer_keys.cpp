@@ -3,6 +3,8 @@
 #include <array>
 #include <optional>
 
+#include "spec/tables/model_rules.h"
+
 namespace spec {
 namespace {
 
@@ -70,11 +72,9 @@ void derive(Values& values, std::uint64_t /*ranks*/) {
   if (!kind) return;
   for (const Choice& choice : choices()) {
     const auto& standard = choice.standard[*kind];
-    if (standard && !values.has(choice.key)) values.set(choice.key, *standard);
+    if (standard) set_default(values, choice.key, *standard);
   }
-  if (!values.has("train.final_weight_decay")) {
-    values.set("train.final_weight_decay", values.real("train.weight_decay"));
-  }
+  set_default(values, "train.final_weight_decay", values.real("train.weight_decay"));
 }
 
 void check(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
@@ -83,25 +83,22 @@ void check(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>&
   if (!kind) return;
   for (const Choice& choice : choices()) {
     if (choice.standard[*kind] || !values.has(choice.key)) continue;
-    conflicts.push_back({std::string(choice.key),
-                         "want no " + leaf_of(choice.key) + " with optimizer = \"" + name + "\"",
-                         "leave it out, or choose another train.optimizer",
-                         {std::string(kKind.name)}});
+    add_conflict(conflicts, choice.key, "want no " + leaf_of(choice.key) + " with optimizer = \"" + name + "\"",
+                 "leave it out, or choose another train.optimizer", {kKind.name});
   }
   const auto options = bind<Optimizer>(optimizer(), values);
   if (options.nesterov && (options.momentum == 0 || options.dampening != 0)) {
-    conflicts.push_back({"train.nesterov",
-                         "want no nesterov with momentum 0 or with dampening",
-                         "set momentum above 0 and dampening to 0, or leave nesterov out",
-                         {"train.momentum", "train.dampening"}});
+    add_conflict(conflicts, "train.nesterov", "want no nesterov with momentum 0 or with dampening",
+                 "set momentum above 0 and dampening to 0, or leave nesterov out",
+                 {"train.momentum", "train.dampening"});
   }
   if (options.weight_decay_schedule == WeightDecaySchedule::kConstant &&
       options.final_weight_decay != options.weight_decay) {
-    conflicts.push_back({"train.final_weight_decay",
-                         "want weight_decay = " + print({.kind = Kind::kReal}, options.weight_decay) +
-                             " with weight_decay_schedule = \"constant\"",
-                         "set weight_decay_schedule = \"cosine\" or \"linear\", or leave it out",
-                         {"train.weight_decay", "train.weight_decay_schedule"}});
+    add_conflict(conflicts, "train.final_weight_decay",
+                 "want weight_decay = " + print({.kind = Kind::kReal}, options.weight_decay) +
+                     " with weight_decay_schedule = \"constant\"",
+                 "set weight_decay_schedule = \"cosine\" or \"linear\", or leave it out",
+                 {"train.weight_decay", "train.weight_decay_schedule"});
   }
 }
 

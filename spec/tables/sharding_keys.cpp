@@ -4,6 +4,7 @@
 #include <string>
 
 #include "spec/limits.h"
+#include "spec/tables/model_rules.h"
 
 namespace spec {
 namespace {
@@ -90,13 +91,9 @@ void check_shard_ranks(const Values& values, std::uint64_t ranks, std::vector<Co
   const auto group = values.whole(kShardRanks);
   if (group == 0) return;
   if (values.text(kStrategy) != "hybrid_shard") {
-    conflicts.push_back({std::string(kShardRanks),
-                         "want fsdp.strategy = \"hybrid_shard\" with it",
-                         "remove it",
-                         {std::string(kStrategy)}});
+    add_conflict(conflicts, kShardRanks, "want fsdp.strategy = \"hybrid_shard\" with it", "remove it", {kStrategy});
   } else if (ranks % static_cast<std::uint64_t>(group) != 0) {
-    conflicts.push_back(
-        {std::string(kShardRanks), "want a divisor of the " + std::to_string(ranks) + " ranks", "", {}});
+    add_conflict(conflicts, kShardRanks, "want a divisor of the " + std::to_string(ranks) + " ranks");
   }
 }
 
@@ -104,7 +101,7 @@ void check_reshard_to_ranks(const Values& values, std::uint64_t ranks, std::vect
   const auto neighbours = values.whole(kReshardToRanks);
   if (neighbours == 0) return;
   const auto add = [&](const std::string& want, std::string remedy, std::string_view related) {
-    conflicts.push_back({std::string(kReshardToRanks), want, std::move(remedy), {std::string(related)}});
+    add_conflict(conflicts, kReshardToRanks, want, std::move(remedy), {related});
   };
   const auto strategy = values.text(kStrategy);
   const bool hybrid = strategy == "hybrid_shard";
@@ -122,27 +119,18 @@ void check_prefetch(const Values& values, std::vector<Conflict>& conflicts) {
   if (values.flag(kPrefetch)) return;
   for (const std::string_view key : {kDepth, kBackwardDepth}) {
     if (values.whole(key) <= (key == kDepth ? 1 : 0)) continue;  // the default, or none
-    conflicts.push_back({std::string(key),
-                         "want fsdp.prefetch = true with it",
-                         "remove it, because it has no effect without",
-                         {std::string(kPrefetch)}});
+    add_conflict(conflicts, key, "want fsdp.prefetch = true with it", "remove it, because it has no effect without",
+                 {kPrefetch});
   }
 }
 
 void check_precision(const Values& values, std::vector<Conflict>& conflicts) {
   const auto precision = values.text(kPrecision);
   if (precision.empty()) return;
-  if (values.text(kReducePrecision) == "fp16" && precision != "fp16") {
-    conflicts.push_back({std::string(kReducePrecision),
-                         "want train.precision = \"fp16\" with it, because unscaled gradients vanish in fp16",
-                         "take \"bf16\"",
-                         {std::string(kPrecision)}});
-  }
+  want_scaled_loss(values, kReducePrecision, conflicts);
   if (values.flag(kFp32Norms) && precision == "fp32") {
-    conflicts.push_back({std::string(kFp32Norms),
-                         "want train.precision = \"bf16\" or \"fp16\" with it",
-                         "remove it, because norms are fp32 then anyway",
-                         {std::string(kPrecision)}});
+    add_conflict(conflicts, kFp32Norms, "want train.precision = \"bf16\" or \"fp16\" with it",
+                 "remove it, because norms are fp32 then anyway", {kPrecision});
   }
 }
 
@@ -152,14 +140,13 @@ void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& con
   check_prefetch(values, conflicts);
   check_precision(values, conflicts);
   if (values.has(kWrapLeast) && values.text(kWrap) != "size") {
-    conflicts.push_back(
-        {std::string(kWrapLeast), "want fsdp.wrap = \"size\" with it", "remove it", {std::string(kWrap)}});
+    add_conflict(conflicts, kWrapLeast, "want fsdp.wrap = \"size\" with it", "remove it", {kWrap});
   }
 }
 
 void derive(Values& values, std::uint64_t /*ranks*/) {
   constexpr std::int64_t kLeast = 20'000;  // as the policy by size of PyTorch's tutorial of FSDP
-  if (values.text(kWrap) == "size" && !values.has(kWrapLeast)) values.set(kWrapLeast, kLeast);
+  if (values.text(kWrap) == "size") set_default(values, kWrapLeast, kLeast);
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ constexpr auto kT5Keys = std::to_array<Key>({
 void derive_t5(Values& values, std::uint64_t /*ranks*/) {
   for (const auto& [name, like] : {std::pair{"model.num_decoder_layers", "model.num_layers"},
                                    {"model.decoder_start_token_id", "model.pad_token_id"}}) {
-    if (!values.has(name) && values.has(like)) values.set(name, values.whole(like));
+    if (values.has(like)) set_default(values, name, values.whole(like));
   }
 }
 
@@ -76,20 +76,17 @@ std::vector<Conflict> conflicts_of(const T5& model) {
   // Half of the decoder's buckets hold one distance each, and the others share what is left up to the maximum.
   const auto half = model.relative_attention_num_buckets / 2;
   if (model.relative_attention_max_distance > 0 && model.relative_attention_max_distance <= half) {
-    conflicts.push_back({"model.relative_attention_max_distance",
-                         "want above half of relative_attention_num_buckets = " + std::to_string(half),
-                         "make it longer, or take fewer buckets",
-                         {"model.relative_attention_num_buckets"}});
+    add_conflict(conflicts, "model.relative_attention_max_distance",
+                 "want above half of relative_attention_num_buckets = " + std::to_string(half),
+                 "make it longer, or take fewer buckets", {"model.relative_attention_num_buckets"});
   }
   if (model.vocab_size <= 0) return conflicts;
   for (const auto& [key, id] : {std::pair{"model.pad_token_id", model.pad_token_id},
                                 {"model.eos_token_id", model.eos_token_id},
                                 {"model.decoder_start_token_id", model.decoder_start_token_id}}) {
     if (id < model.vocab_size) continue;
-    conflicts.push_back({key,
-                         "want a token below model.vocab_size = " + std::to_string(model.vocab_size),
-                         "take one of the vocabulary",
-                         {"model.vocab_size"}});
+    add_conflict(conflicts, key, "want a token below model.vocab_size = " + std::to_string(model.vocab_size),
+                 "take one of the vocabulary", {"model.vocab_size"});
   }
   return conflicts;
 }

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "spec/limits.h"
+#include "spec/tables/model_rules.h"
 
 namespace spec {
 namespace {
@@ -35,38 +36,22 @@ void check_text(const Values& values, std::uint64_t /*ranks*/, std::vector<Confl
   const bool is_bytes = (tokenizer.empty() || tokenizer == "bytes") && values.text("model.pretrained").empty();
   if (values.text("data.prepared").empty() && is_bytes && values.has(kVocabulary) &&
       static_cast<double>(values.whole(kVocabulary)) < kByteVocabulary) {
-    conflicts.push_back(
-        {std::string(kVocabulary), "want at least 257: 256 bytes and the end of a text", "leave it out", {}});
+    add_conflict(conflicts, kVocabulary, "want at least 257: 256 bytes and the end of a text", "leave it out");
   }
   if (values.text("data.packing") == "documents" && values.text("data.prepared").empty()) {
-    conflicts.push_back({"data.packing",
-                         "want \"chunks\" without data.prepared",
-                         "prepare the documents with muster data prepare",
-                         {"data.prepared"}});
+    add_conflict(conflicts, "data.packing", "want \"chunks\" without data.prepared",
+                 "prepare the documents with muster data prepare", {"data.prepared"});
   }
   const auto source = values.text("data.source");
   const bool has_path = values.has("data.path");
   if (source != "folder" && has_path) {
-    conflicts.push_back({"data.path",
-                         "want no path with source = \"" + source + "\"",
-                         "set data.source = \"folder\", or leave the path out",
-                         {"data.source"}});
+    add_conflict(conflicts, "data.path", "want no path with source = \"" + source + "\"",
+                 "set data.source = \"folder\", or leave the path out", {"data.source"});
   } else if (source == "folder" && !has_path) {
-    conflicts.push_back({"data.path",
-                         "want the folder of text files that source = \"folder\" reads",
-                         "add path = \"...\"",
-                         {"data.source"}});
+    add_conflict(conflicts, "data.path", "want the folder of text files that source = \"folder\" reads",
+                 "add path = \"...\"", {"data.source"});
   }
 }
-
-}  // namespace
-
-const Table& text_data() {
-  static const Table table{"text", kTextKeys, nullptr, check_text};
-  return table;
-}
-
-namespace {
 
 constexpr auto kSequenceKeys = std::to_array<Key>({
     row::whole("data.sequence_length", "128", {2, kMostSize},
@@ -77,15 +62,6 @@ constexpr auto kSequenceKeys = std::to_array<Key>({
 void check_sequence(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
   want_prepared_data(values, conflicts);
 }
-
-}  // namespace
-
-const Table& sequence() {
-  static const Table table{"sequence", kSequenceKeys, nullptr, check_sequence};
-  return table;
-}
-
-namespace {
 
 constexpr auto kPreparedDataKeys = std::to_array<Key>({
     row::path("data.prepared",
@@ -109,12 +85,21 @@ constexpr auto kPreparedDataKeys = std::to_array<Key>({
 
 }  // namespace
 
+const Table& text_data() {
+  static const Table table{"text", kTextKeys, nullptr, check_text};
+  return table;
+}
+
+const Table& sequence() {
+  static const Table table{"sequence", kSequenceKeys, nullptr, check_sequence};
+  return table;
+}
+
 void want_prepared_data(const Values& values, std::vector<Conflict>& conflicts) {
   if (!values.text("data.prepared").empty()) return;
-  conflicts.push_back({"data.prepared",
-                       "want the folder that muster data prepare has written, which this recipe trains on",
-                       "add prepared = \"...\" to [data]",
-                       {"train.recipe"}});
+  add_conflict(conflicts, "data.prepared",
+               "want the folder that muster data prepare has written, which this recipe trains on",
+               "add prepared = \"...\" to [data]", {"train.recipe"});
 }
 
 const Table& prepared_data() {

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "spec/limits.h"
+#include "spec/tables/model_rules.h"
 
 namespace spec {
 namespace {
@@ -127,81 +128,65 @@ void derive_batch(Values& values, std::int64_t ranks) {
 }
 
 void derive(Values& values, std::uint64_t ranks) {
-  if (!values.has("train.validation_every_steps")) {
-    values.set("train.validation_every_steps",
-               values.real("train.validation_every_epochs") > 0 ? std::int64_t{0} : kValidationSteps);
-  }
+  set_default(values, "train.validation_every_steps",
+              values.real("train.validation_every_epochs") > 0 ? std::int64_t{0} : kValidationSteps);
   // The number of samples, and so the steps of epochs, are known on the ranks alone. They derive once more.
-  if (!values.has("train.steps") && values.real("train.epochs") == 0) values.set("train.steps", kSteps);
+  if (values.real("train.epochs") == 0) set_default(values, "train.steps", kSteps);
   const bool knows_steps = values.has("train.steps");
   if (ranks > 0 && ranks <= kMostChecked) derive_batch(values, static_cast<std::int64_t>(ranks));
   const bool falls_by_steps = values.text("train.schedule") == "step";
-  if (!values.has("train.min_learning_rate")) {
-    values.set("train.min_learning_rate", falls_by_steps ? 0.0 : tenth_of(values.real("train.learning_rate")));
-  }
-  if (knows_steps && !values.has("train.warmup_steps")) {
-    values.set("train.warmup_steps", std::min(kWarmupSteps, values.whole("train.steps") / 10));
-  }
+  set_default(values, "train.min_learning_rate", falls_by_steps ? 0.0 : tenth_of(values.real("train.learning_rate")));
+  if (knows_steps) set_default(values, "train.warmup_steps", std::min(kWarmupSteps, values.whole("train.steps") / 10));
   if (!falls_by_steps) return;
-  if (!values.has("train.gamma")) values.set("train.gamma", kGamma);
-  if (knows_steps && !values.has("train.step_size")) {
-    const auto left = values.whole("train.steps") - values.whole("train.warmup_steps");
-    values.set("train.step_size", std::max<std::int64_t>(1, left / kDrops));
-  }
+  set_default(values, "train.gamma", kGamma);
+  if (!knows_steps) return;
+  const auto left = values.whole("train.steps") - values.whole("train.warmup_steps");
+  set_default(values, "train.step_size", std::max<std::int64_t>(1, left / kDrops));
 }
 
 void check_batch(const Training& train, std::int64_t ranks, std::vector<Conflict>& conflicts) {
   const auto micro = train.micro_batch_size, unit = micro * ranks;
   if (unit <= 0 || train.batch_size % unit == 0) return;
-  conflicts.push_back({"train.batch_size",
-                       "want a multiple of " + std::to_string(unit) + " (micro_batch_size " + std::to_string(micro) +
-                           " x " + std::to_string(ranks) + (ranks == 1 ? " rank)" : " ranks)"),
-                       multiples_near(train.batch_size, unit),
-                       {"train.micro_batch_size", "resources.nodes", "resources.ranks_per_node"}});
+  add_conflict(conflicts, "train.batch_size",
+               "want a multiple of " + std::to_string(unit) + " (micro_batch_size " + std::to_string(micro) + " x " +
+                   std::to_string(ranks) + (ranks == 1 ? " rank)" : " ranks)"),
+               multiples_near(train.batch_size, unit),
+               {"train.micro_batch_size", "resources.nodes", "resources.ranks_per_node"});
 }
 
 void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
   const auto train = bind<Training>(training(), values);
   if (ranks <= kMostChecked) check_batch(train, static_cast<std::int64_t>(ranks), conflicts);
   if (norm_order(train.clip_norm_type) == 0) {
-    conflicts.push_back(
-        {"train.clip_norm_type", "want a number above 0, or \"inf\"", "\"2\" is the Euclidean norm", {}});
+    add_conflict(conflicts, "train.clip_norm_type", "want a number above 0, or \"inf\"", "\"2\" is the Euclidean norm");
   }
   if (train.min_learning_rate > train.learning_rate) {
-    conflicts.push_back({"train.min_learning_rate",
-                         "want at most learning_rate = " + print({.kind = Kind::kReal}, train.learning_rate),
-                         "lower it, or leave it out for a tenth of learning_rate",
-                         {"train.learning_rate"}});
+    add_conflict(conflicts, "train.min_learning_rate",
+                 "want at most learning_rate = " + print({.kind = Kind::kReal}, train.learning_rate),
+                 "lower it, or leave it out for a tenth of learning_rate", {"train.learning_rate"});
   }
   if (train.steps > 0 && train.warmup_steps > train.steps) {
-    conflicts.push_back({"train.warmup_steps",
-                         "want at most steps = " + std::to_string(train.steps),
-                         "lower it, or leave it out for a tenth of steps",
-                         {"train.steps"}});
+    add_conflict(conflicts, "train.warmup_steps", "want at most steps = " + std::to_string(train.steps),
+                 "lower it, or leave it out for a tenth of steps", {"train.steps"});
   }
   if (train.epochs > 0 && train.steps > 0) {
-    conflicts.push_back({"train.steps",
-                         "want none with epochs = " + print({.kind = Kind::kReal}, train.epochs),
-                         "leave one of the two out",
-                         {"train.epochs"}});
+    add_conflict(conflicts, "train.steps", "want none with epochs = " + print({.kind = Kind::kReal}, train.epochs),
+                 "leave one of the two out", {"train.epochs"});
   }
   const bool validates = train.validation_every_steps > 0 || train.validation_every_epochs > 0;
   if (train.early_stop > 0 && !validates) {
-    conflicts.push_back({"train.early_stop",
-                         "want 0 while nothing is validated",
-                         "give validation_every_steps or validation_every_epochs a value above 0",
-                         {"train.validation_every_steps", "train.validation_every_epochs"}});
+    add_conflict(conflicts, "train.early_stop", "want 0 while nothing is validated",
+                 "give validation_every_steps or validation_every_epochs a value above 0",
+                 {"train.validation_every_steps", "train.validation_every_epochs"});
   }
   if (train.early_stop_least > 0 && train.early_stop == 0) {
-    conflicts.push_back(
-        {"train.early_stop_least", "want early_stop above 0 with it", "leave it out", {"train.early_stop"}});
+    add_conflict(conflicts, "train.early_stop_least", "want early_stop above 0 with it", "leave it out",
+                 {"train.early_stop"});
   }
   for (const auto* key : {"train.step_size", "train.gamma"}) {
     if (train.schedule == LearningRateSchedule::kStep || !values.has(key)) continue;
-    conflicts.push_back({key,
-                         "want none with schedule = \"" + values.text("train.schedule") + "\"",
-                         "set schedule = \"step\", or leave it out",
-                         {"train.schedule"}});
+    add_conflict(conflicts, key, "want none with schedule = \"" + values.text("train.schedule") + "\"",
+                 "set schedule = \"step\", or leave it out", {"train.schedule"});
   }
 }
 

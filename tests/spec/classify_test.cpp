@@ -6,7 +6,6 @@
 
 #include "spec/recipes.h"
 #include "spec/tables/bert_keys.h"
-#include "spec/tables/classify_keys.h"
 #include "spec/tables/gpt_neox_keys.h"
 #include "spec/tables/llama_keys.h"
 #include "spec/tables/text_recipe_keys.h"

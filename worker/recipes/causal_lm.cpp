@@ -8,7 +8,6 @@
 
 #include "base/usage_error.h"
 #include "fsdp/engine/initialize.h"
-#include "spec/tables/lora_keys.h"
 #include "spec/tables/text_recipe_keys.h"
 #include "worker/models/causal_model.h"
 #include "worker/recipes/ask_moves.h"

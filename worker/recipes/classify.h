@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "spec/tables/classify_keys.h"
+#include "spec/tables/text_recipe_keys.h"
 #include "worker/train/recipe.h"
 #include "worker/train/start_weights.h"
 

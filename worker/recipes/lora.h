@@ -6,7 +6,7 @@
 
 #include "fsdp/files/export.h"
 #include "fsdp/text/json.h"
-#include "spec/tables/lora_keys.h"
+#include "spec/tables/text_recipe_keys.h"
 #include "worker/adapters/low_rank.h"
 #include "worker/train/start_weights.h"
 #include "worker/train/train_parts.h"

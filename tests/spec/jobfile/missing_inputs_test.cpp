@@ -1,6 +1,4 @@
 // Goal: a person is told, when a job is submitted, that its data or its model are not there.
-#include "spec/jobfile/missing_inputs.h"
-
 #include <gmock/gmock.h>
 
 #include "spec/jobfile/job_file.h"
