@@ -3,11 +3,14 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/cli_config.h"
@@ -40,48 +43,39 @@ class Session {
 struct Command {
   std::string name;
   std::string summary;
-  std::string prose;  // shown by --help after the options: consequences and examples
   void (*define)(CLI::App& app, Session& session);
+
+  /// Shown by --help after the options: consequences and examples.
+  std::string prose() const;
 };
+/// The text of cli/help/NAME.txt; empty: there is none.
+std::string help_text(const std::string& name);
 std::span<const Command> commands();
 
 // Each file defines the commands of one subject.
-void define_submit(CLI::App& app, Session& session);      // submit.cpp
-void define_init(CLI::App& app, Session& session);        // init.cpp
-void define_plan(CLI::App& app, Session& session);        // plan_view.cpp
-void define_data(CLI::App& app, Session& session);        // other_programs.cpp
-void define_list(CLI::App& app, Session& session);        // list.cpp
-void define_top(CLI::App& app, Session& session);         // top.cpp
-void define_show(CLI::App& app, Session& session);        // show.cpp
-void define_why(CLI::App& app, Session& session);         // show.cpp
-void define_spec(CLI::App& app, Session& session);        // show.cpp
-void define_events(CLI::App& app, Session& session);      // show.cpp
-void define_logs(CLI::App& app, Session& session);        // log_view.cpp
-void define_metrics(CLI::App& app, Session& session);     // metrics.cpp
-void define_trace(CLI::App& app, Session& session);       // trace_command.cpp
-void define_stacks(CLI::App& app, Session& session);      // stacks.cpp
-void define_results(CLI::App& app, Session& session);     // results.cpp
-void define_wait(CLI::App& app, Session& session);        // follow.cpp
-void define_cancel(CLI::App& app, Session& session);      // control.cpp
-void define_requeue(CLI::App& app, Session& session);     // control.cpp
-void define_hold(CLI::App& app, Session& session);        // control.cpp
-void define_release(CLI::App& app, Session& session);     // control.cpp
-void define_limit(CLI::App& app, Session& session);       // control.cpp
-void define_rm(CLI::App& app, Session& session);          // control.cpp
-void define_prune(CLI::App& app, Session& session);       // control.cpp
-void define_partitions(CLI::App& app, Session& session);  // cluster.cpp
-void define_nodes(CLI::App& app, Session& session);       // cluster.cpp
-void define_admin(CLI::App& app, Session& session);       // cluster.cpp
-void define_generate(CLI::App& app, Session& session);    // other_programs.cpp
-void define_embed(CLI::App& app, Session& session);       // other_programs.cpp
-void define_classify(CLI::App& app, Session& session);    // other_programs.cpp
-void define_dashboard(CLI::App& app, Session& session);   // dashboard.cpp
-void define_help(CLI::App& app, Session& session);        // usage.cpp
-void define_doctor(CLI::App& app, Session& session);      // doctor.cpp
-void define_completion(CLI::App& app, Session& session);  // completion.cpp
+using Define = void(CLI::App& app, Session& session);
+Define define_submit;                                                             // submit.cpp
+Define define_init;                                                               // init.cpp
+Define define_plan;                                                               // plan_view.cpp
+Define define_data, define_generate, define_embed, define_classify;               // other_programs.cpp
+Define define_list;                                                               // list.cpp
+Define define_top;                                                                // top.cpp
+Define define_show, define_why, define_spec, define_events;                       // show.cpp
+Define define_logs;                                                               // log_view.cpp
+Define define_metrics;                                                            // metrics.cpp
+Define define_trace, define_stacks;                                               // ask_ranks.cpp
+Define define_results;                                                            // results.cpp
+Define define_wait;                                                               // follow.cpp
+Define define_cancel, define_requeue, define_hold, define_release, define_limit;  // control.cpp
+Define define_rm, define_prune;                                                   // control.cpp
+Define define_partitions, define_nodes, define_admin;                             // cluster.cpp
+Define define_dashboard;                                                          // dashboard.cpp
+Define define_help;                                                               // usage.cpp
+Define define_doctor;                                                             // doctor.cpp
+Define define_completion;                                                         // completion.cpp
 /// Answers completion scripts: "WORD<tab>meaning" a line. Prints nothing if the controller does not answer soon.
-void define_completion_words(CLI::App& app, Session& session);  // completion.cpp
-void define_version(CLI::App& app, Session& session);           // program.cpp
+Define define_completion_words;  // completion.cpp
+Define define_version;           // program.cpp
 
 /// Adds a command below the program or another command, with its own help.
 CLI::App& add_below(CLI::App& app, const std::string& name, const std::string& summary, const std::string& prose);
@@ -171,6 +165,51 @@ std::string not_utf8(const CLI::App& app);
 
 /// The problem with the command line and what to try next, in one line.
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv);
+
+/// The help on all keys of a job file, with defaults and meanings, table by table. Lines have at most `width`
+/// characters.
+std::string key_help(std::size_t width);
+
+// dashboard.cpp
+
+/// How a person opens the dashboard.
+struct DashboardLink {
+  std::string link;        // opening it logs in
+  std::string tunnel;      // the ssh command to run on the person's machine; empty: no tunnel is needed
+  std::string listens_on;  // with a tunnel: the only machine that can reach the dashboard
+};
+
+struct DashboardFacts {
+  std::string url;  // from musterd: "http://127.0.0.1:7601/"
+  std::string token;
+  std::string controller;      // the controller's HOST:PORT
+  std::string ssh_connection;  // SSH_CONNECTION, "CLIENT PORT SERVER PORT"; empty: no ssh
+  std::string user;
+};
+
+/// Pure. Both ends of a tunnel have the dashboard's port.
+DashboardLink dashboard_link(const DashboardFacts& facts);
+
+// init.cpp
+
+/// The job file of this name that `muster init` writes: "chess", or a recipe such as "causal_lm", which stands for its
+/// first one. Empty: there is none. `full`: the one of full size.
+std::string_view starter(std::string_view name, bool full);
+
+/// The names that starter() knows, recipes left out.
+std::vector<std::string> starters(bool full);
+
+// other_programs.cpp
+
+/// Turns this process into muster-data with the words after "data" if the command line asks for `muster data`, so
+/// terminal, signals and exit code are muster-data's; returns only if that fails, with the exit code after a message on
+/// stderr. nullopt: another command. Call it before the process changes signals or starts threads.
+std::optional<int> become_data(int argc, char** argv);
+
+/// "there is no muster-worker beside muster or in PATH, so ...; build it with ./dev build"
+std::string no_program(const std::string& name, const std::string& consequence);
+/// The file of a program of this project. Throws a Failure with no_program() if there is none.
+std::filesystem::path must_find(const std::string& name, const std::string& consequence);
 
 // program.cpp
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/numbers.h"
+#include "base/words.h"
 
 namespace cli {
 
@@ -19,15 +20,8 @@ std::string cut(std::string_view text, std::size_t width);
 /// The text in lines of at most `width` characters. Lines break at spaces if possible.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 
-/// Adds a text to a list of texts, behind `between` if it is not the first.
-void append(std::string& list, std::string_view text, std::string_view between = ", ");
-/// The texts with `between` between them.
-template <typename Texts>
-std::string joined(const Texts& texts, std::string_view between = ", ") {
-  std::string list;
-  for (const auto& text : texts) append(list, text, between);
-  return list;
-}
+using base::append;
+using base::joined;
 
 /// The text, or "-" if it is empty.
 std::string or_dash(const std::string& text);

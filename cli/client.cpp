@@ -12,7 +12,6 @@
 #include "cli/cli_command.h"
 #include "cli/cli_text.h"
 #include "controller/net/address.h"
-#include "controller/net/self_probe.h"
 
 namespace cli {
 

@@ -391,30 +391,17 @@ int run_audit(Session& session, const AuditOptions& options) {
 
 void define_admin_partition(CLI::App& app, Session& session) {
   app.require_subcommand(1);
+  define_policy_change(add_below(app, "add", "Open a partition of Slurm for muster", help_text("admin_partition_add")),
+                       session, change<true>);
   define_policy_change(
-      add_below(app, "add", "Open a partition of Slurm for muster",
-                "Once a partition has a policy, partitions without one are closed. Without options everybody "
-                "may use it,\nwithout limits. The holder of the token is trusted: muster believes the user "
-                "name that a client states.\n\n"
-                "  muster admin partition add main --default true --max-time 12h --default-time 1h\n"
-                "  muster admin partition add big --groups ml --max-nodes 4 --health-check 'nvidia-smi -L'"),
-      session, change<true>);
-  define_policy_change(
-      add_below(app, "set", "Change some keys of a partition's policy",
-                "Keys that are not named stay; the value none clears a key. Jobs that exist already keep "
-                "their settings; limits\non running jobs count at once.\n\n"
-                "  muster admin partition set big --max-nodes 8 --users ann,bob\n"
-                "  muster admin partition set big --users none --max-time none"),
-      session, change<false>);
-  auto& remove = add_below(app, "remove", "Close a partition for muster",
-                           "Jobs in the partition go on. When no policy is left, every partition may be used again.\n\n"
-                           "  muster admin partition remove big");
+      add_below(app, "set", "Change some keys of a partition's policy", help_text("admin_partition_set")), session,
+      change<false>);
+  auto& remove = add_below(app, "remove", "Close a partition for muster", help_text("admin_partition_remove"));
   auto gone = add_action<RemoveOptions>(remove, session, run_remove);
   remove.add_option("name", gone->name, "The partition")->required()->type_name("PARTITION");
   remove.add_flag("--json", gone->json, "{api_version, jobs, was_last}");
   auto& list = add_below(app, "list", "Show policies, Slurm's facts, and contradictions between them",
-                         "  muster admin partition list\n"
-                         "  muster admin partition list --json | jq '.[] | select(.problems != [])'");
+                         help_text("admin_partition_list"));
   auto listed = add_action<JsonOption>(list, session, run_partition_list);
   list.add_flag("--json", listed->json, "An array of partitions: policy, Slurm's facts, problems");
 }
@@ -444,14 +431,10 @@ void define_nodes(CLI::App& app, Session& session) {
 void define_admin(CLI::App& app, Session& session) {
   app.require_subcommand(1);
   define_admin_partition(add_below(app, "partition", "Set which Slurm partitions may be used, by whom and how",
-                                   "  muster admin partition add --help     every key"),
+                                   help_text("admin_partition")),
                          session);
-  define_admin_audit(
-      add_below(app, "audit", "Show who changed which partition when",
-                "A change made by musterd's --partitions file has the user \"file\". Changes are kept for ever.\n\n"
-                "  muster admin audit\n"
-                "  muster admin audit --partition big --json | jq '.[0].before'"),
-      session);
+  define_admin_audit(add_below(app, "audit", "Show who changed which partition when", help_text("admin_audit")),
+                     session);
 }
 
 }  // namespace cli

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <initializer_list>
 #include <iostream>
 #include <ranges>
 #include <set>
@@ -8,6 +9,7 @@
 #include "cli/cli_command.h"
 #include "cli/cli_text.h"
 #include "cli/list.h"
+#include "completion_scripts.h"
 #include "controller/core/core_text.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/sweep.h"
@@ -118,6 +120,13 @@ std::vector<Entry> entries_of(const CLI::App& app) {
   return entries;
 }
 
+/// A script of cli/completion with these texts in the places of their marks.
+std::string filled(std::string_view script, std::initializer_list<std::pair<std::string_view, std::string>> marks) {
+  std::string text(std::ranges::find(completion::kTexts, script, &completion::EmbeddedText::name)->text);
+  for (const auto& [mark, with] : marks) text = base::replaced(std::move(text), mark, with);
+  return text;
+}
+
 std::string names_of(const Entry& entry) {
   std::string names;
   for (const auto& word : entry.options) append(names, joined(word.names, " "), " ");
@@ -152,32 +161,12 @@ std::string bash_values(const std::vector<Entry>& entries) {
 }
 
 std::string bash_script(const std::vector<Entry>& entries) {
-  const auto& program = entries.front();
-  std::string text =
-      "# bash completion of muster; load it with: source <(muster completion bash)\n"
-      "_muster_ask() {  # numbers of jobs, names of sweeps or of series, of the controller that the command line "
-      "names\n"
-      "  local program=${COMP_WORDS[0]/#\\~/$HOME}\n"
-      "  \"$program\" \"${where[@]}\" __complete \"$@\" 2>/dev/null | cut -f1\n"
-      "}\n"
-      "_muster() {\n"
-      "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= words= i\n"
-      "  local -a where=()\n"
-      "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
-      "    case ${COMP_WORDS[i]} in\n"
-      "      --address|--token-file) where+=(\"${COMP_WORDS[i]}\" \"${COMP_WORDS[i+1]}\"); ((i++)) ;;\n"
-      "      -*) ;;\n"
-      "      *) command=${COMP_WORDS[i]}; break ;;\n"
-      "    esac\n"
-      "  done\n"
-      "  case $command:$prev in\n" +
-      bash_values(entries) + "  esac\n  case $command in\n";
-  text += "    '') words='" + commands_of(entries) + " " + names_of(program) + "' ;;\n";
+  std::string words;
   for (const auto& entry : entries | std::views::drop(1)) {
-    text += "    " + entry.name + ")\n      words='" + names_of(entry) +
-            (entry.choices.empty() ? "" : " " + entry.choices) + " --address --token-file'\n";
+    words += "    " + entry.name + ")\n      words='" + names_of(entry) +
+             (entry.choices.empty() ? "" : " " + entry.choices) + " --address --token-file'\n";
     if (entry.takes_file) {
-      text +=
+      words +=
           "      if [[ $cur != -* ]]; then\n"
           "        COMPREPLY=($(compgen -f -X '!*.toml' -- \"$cur\") $(compgen -d -- \"$cur\"))\n"
           "        compopt -o filenames 2>/dev/null\n"
@@ -185,17 +174,15 @@ std::string bash_script(const std::vector<Entry>& entries) {
           "      fi\n";
     }
     if (!entry.asks.empty()) {
-      text +=
-          "      if [[ $cur != -* ]]; then\n"
-          "        words=$(_muster_ask " +
-          entry.asks +
-          ")\n"
-          "        compopt -o nosort 2>/dev/null\n"
-          "      fi\n";
+      words += "      if [[ $cur != -* ]]; then\n        words=$(_muster_ask " + entry.asks +
+               ")\n        compopt -o nosort 2>/dev/null\n      fi\n";
     }
-    text += "      ;;\n";
+    words += "      ;;\n";
   }
-  return text + "  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -F _muster muster\n";
+  return filled("muster.bash", {{"@VALUES@", bash_values(entries)},
+                                {"@COMMANDS@", commands_of(entries)},
+                                {"@OPTIONS@", names_of(entries.front())},
+                                {"@WORDS@", words}});
 }
 
 /// Quotes the text for single quotes and for the brackets of a zsh specification.
@@ -236,38 +223,13 @@ std::string zsh_options(const Entry& entry) {
 }
 
 std::string zsh_script(const std::vector<Entry>& entries) {
-  std::string text =
-      "#compdef muster\n"
-      "# zsh completion of muster; load it with: source <(muster completion zsh)\n"
-      "_muster_ask() {\n"
-      "  local answer\n"
-      "  answer=$(${~program} __complete \"$@\" 2>/dev/null)\n"
-      "  [[ -n $answer ]] || return 1\n"
-      "  local -a found\n"
-      "  found=(\"${(@f)answer}\")\n"
-      "  found=(\"${(@)found//$'\\t'/:}\")\n"
-      "  _describe -V value found\n"
-      "}\n"
-      "_muster() {\n"
-      "  local program=$words[1]\n"
-      "  local context state state_descr line\n"
-      "  typeset -A opt_args\n"
-      "  _arguments -C" +
-      zsh_options(entries.front()) +
-      " \\\n        '1:command:->command' \\\n        '*::argument:->argument'\n"
-      "  case $state in\n"
-      "    command)\n"
-      "      local -a commands=(\n";
+  std::string commands, words;
   for (const auto& entry : entries | std::views::drop(1)) {
-    text += "        '" + entry.name + ":" + zsh_quoted(entry.meaning) + "'\n";
+    commands += "        '" + entry.name + ":" + zsh_quoted(entry.meaning) + "'\n";
+    words += "        " + entry.name + ") _arguments" + zsh_options(entry) + " ;;\n";
   }
-  text += "      )\n      _describe command commands ;;\n    argument)\n      case $words[1] in\n";
-  for (const auto& entry : entries | std::views::drop(1)) {
-    text += "        " + entry.name + ") _arguments" + zsh_options(entry) + " ;;\n";
-  }
-  return text +
-         "      esac ;;\n  esac\n}\n"
-         "if [ \"$funcstack[1]\" = _muster ]; then _muster \"$@\"; else compdef _muster muster; fi\n";
+  return filled("muster.zsh",
+                {{"@OPTIONS@", zsh_options(entries.front())}, {"@COMMANDS@", commands}, {"@WORDS@", words}});
 }
 
 std::string fish_quoted(const std::string& text) {
@@ -277,13 +239,7 @@ std::string fish_quoted(const std::string& text) {
 }
 
 std::string fish_script(const std::vector<Entry>& entries) {
-  std::string text =
-      "# fish completion of muster; load it with: muster completion fish | source\n"
-      "function __muster_ask\n"
-      "  set -l words (commandline -opc)\n"
-      "  command $words[1] __complete $argv 2>/dev/null\n"
-      "end\n"
-      "complete -c muster -f\n";
+  auto text = filled("muster.fish", {});
   // fish's __fish_use_subcommand would take the value of an option before the command for the command.
   const auto none = " -n 'not __fish_seen_subcommand_from " + commands_of(entries) + "'";
   for (const auto& entry : entries) {

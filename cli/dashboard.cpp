@@ -1,5 +1,3 @@
-#include "cli/dashboard.h"
-
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -49,8 +47,7 @@ std::string tunnel_to(const HostPort& dashboard, const std::string& user, const 
 }
 
 struct DashboardOptions {
-  bool open = false;
-  bool json = false;
+  bool open = false, json = false;
 };
 
 std::string variable(const char* name) {

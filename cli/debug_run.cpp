@@ -1,5 +1,3 @@
-#include "cli/debug_run.h"
-
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -40,6 +38,9 @@
 namespace cli {
 namespace {
 
+namespace fs = std::filesystem;
+namespace names = spec::variable;
+
 /// More would hide the rest of the line.
 constexpr std::size_t kMostValues = 8;
 
@@ -76,8 +77,8 @@ std::string steps_line(const Reported& all) {
   return out.str();
 }
 
-}  // namespace
-
+/// News in the report file of a rank that has ended, for people who try a program with executor = "debug": steps,
+/// newest values, checkpoint, error, and what of it cannot be read. One line for each; empty: there is nothing.
 std::string what_was_reported(const std::filesystem::path& report_file, std::uint32_t rank) {
   agent::watch::ReportTail tail(report_file);
   Reported all;
@@ -100,10 +101,6 @@ std::string what_was_reported(const std::filesystem::path& report_file, std::uin
   return out;
 }
 
-namespace {
-
-namespace fs = std::filesystem;
-namespace names = spec::variable;
 using DebugClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLook{20};
@@ -377,13 +374,7 @@ std::string free_port() {
 std::vector<std::string> words_of(const muster::v1::JobSpec& spec, const fs::path& folder,
                                   const std::string& checkpoints) {
   if (spec.has_command()) return {spec.command().argv().begin(), spec.command().argv().end()};
-  const auto worker = base::find_program("muster-worker");
-  if (worker.empty()) {
-    throw Failure(
-        kUsage,
-        "there is no muster-worker beside muster or in PATH, so recipes cannot train here; build it with ./dev "
-        "build");
-  }
+  const auto worker = must_find("muster-worker", "so recipes cannot train here");
   const auto file = folder / "run.json";
   std::ofstream out(file);
   out << jobfile::run_file(spec, checkpoints, folder / "cache").dump(2) << "\n";

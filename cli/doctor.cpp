@@ -59,8 +59,7 @@ Finding check_program(const Config& config, const char* finding, const std::stri
   if (!is_loopback(config.address.value)) {
     return {finding, kNote, "there is no " + name + " here; the controller's machines need it"};
   }
-  return {finding, kBad,
-          "there is no " + name + " beside muster or in PATH, so " + why + "; build it with ./dev build"};
+  return {finding, kBad, no_program(name, std::string("so ") + why)};
 }
 
 Finding check_data() {

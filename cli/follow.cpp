@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <condition_variable>
 #include <iostream>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "cli/cli_command.h"
 #include "cli/cli_text.h"
 #include "cli/list.h"
-#include "cli/log_view.h"
 #include "cli/metrics.h"
 #include "controller/core/core_text.h"
 

@@ -1,5 +1,3 @@
-#include "cli/init.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,7 +11,6 @@
 #include "base/fd.h"
 #include "cli/cli_command.h"
 #include "cli/cli_text.h"
-#include "cli/client.h"
 #include "slurm/batch_script.h"
 #include "starters.h"
 

@@ -1,6 +1,7 @@
 #include "cli/list.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 
 #include "cli/cli_command.h"
@@ -50,9 +51,18 @@ Failure no_such_sweep(const std::string& sweep) {
   return {kNotFound, "there is no sweep " + sweep + "; muster list shows the sweeps"};
 }
 
+std::string bytes_or_dash(std::int64_t bytes) {
+  return bytes > 0 ? bytes_text(bytes) : "-";
+}
+
+std::string fixed_text(double value, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
 struct ListOptions {
-  bool watch = false;
-  bool json = false;
+  bool watch = false, json = false;
   JobQuery query;
   CLI::Option* limit = nullptr;
 };
@@ -258,6 +268,36 @@ std::string settings_text(const muster::v1::SweepElement& element) {
   std::string text;
   for (const auto& key : keys) append(text, short_name(key, keys) + "=" + element.settings().at(key), " ");
   return text;
+}
+
+std::string cores_text(const muster::v1::Rank& rank) {
+  if (!rank.use().has_cores()) return "-";
+  const auto cores = rank.use().cores();
+  return fixed_text(cores, cores < 10 ? 2 : 1);
+}
+
+std::string memory_text(const muster::v1::Rank& rank) {
+  return bytes_or_dash(rank.use().has_memory_bytes() ? rank.use().memory_bytes() : rank.memory_bytes());
+}
+
+std::string memory_peak_text(const muster::v1::Rank& rank) {
+  return bytes_or_dash(std::max(rank.use().memory_peak_bytes(), rank.memory_peak_bytes()));
+}
+
+std::string gpu_text(const muster::v1::Rank& rank) {
+  return rank.use().has_gpu_percent() ? fixed_text(rank.use().gpu_percent(), 0) : "-";
+}
+
+std::string gpu_memory_text(const muster::v1::Rank& rank) {
+  return rank.use().has_gpu_memory_bytes() ? bytes_text(rank.use().gpu_memory_bytes()) : "-";
+}
+
+std::string gpus_text(const muster::v1::Rank& rank) {
+  return or_dash(rank.gpus());
+}
+
+bool has_gpu(const muster::v1::Rank& rank) {
+  return rank.use().has_gpu_percent() || rank.use().has_gpu_memory_bytes();
 }
 
 void define_list(CLI::App& app, Session& session) {

@@ -1,5 +1,3 @@
-#include "cli/log_view.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <iostream>

@@ -37,9 +37,7 @@ struct MetricsOptions {
   std::int64_t job = 0;
   std::uint32_t attempt = 0;
   std::vector<std::string> series;
-  bool follow = false;
-  bool json = false;
-  bool csv = false;
+  bool follow = false, json = false, csv = false;
 };
 
 /// The series to print and their order: the series that were asked for, or all in the order in which they appear.

@@ -1,5 +1,3 @@
-#include "cli/other_programs.h"
-
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -26,38 +24,6 @@ int data_failure(const std::string& what) {
   std::cerr << "muster data: " << what << "\n";
   return kUsage;
 }
-
-}  // namespace
-
-std::optional<int> become_data(int argc, char** argv) {
-  const int place = command_place(argc, argv);
-  if (place == argc || std::string(argv[place]) != "data") return std::nullopt;
-  const auto program = base::find_program("muster-data");
-  if (program.empty()) {
-    return data_failure(
-        "there is no muster-data beside muster or in PATH, and it makes the data; build it with ./dev build");
-  }
-  std::string name = program.native();
-  std::vector<char*> words{name.data()};
-  words.insert(words.end(), argv + place + 1, argv + argc);
-  words.push_back(nullptr);
-  ::execv(program.c_str(), words.data());
-  return data_failure("cannot start " + program.native() + ": " + std::strerror(errno) + "; build it with ./dev build");
-}
-
-void define_data(CLI::App& app, Session& session) {
-  // For help and completion. become_data() takes every command line.
-  const auto add = [&](const char* name, const char* summary) {
-    add_action<JsonOption>(add_below(app, name, summary, std::string("muster data ") + name + " --help says more."),
-                           session, [](Session&, const JsonOption&) { return static_cast<int>(kUsage); });
-  };
-  add("prepare", "Make a folder of data");
-  add("show", "Print what a folder holds");
-  add("check", "Read every byte of a folder and compare the checksums");
-  add("decode", "Print one record");
-}
-
-namespace {
 
 namespace fs = std::filesystem;
 
@@ -113,12 +79,7 @@ std::vector<std::string> model_of_job(Session& session, const std::string& numbe
 }
 
 int run_infer(Session& session, const InferOptions& options) {
-  const auto program = base::find_program("muster-infer");
-  if (program.empty()) {
-    throw Failure(kUsage,
-                  "there is no muster-infer beside muster or in PATH, and it runs the models; build it with ./dev "
-                  "build");
-  }
+  const auto program = must_find("muster-infer", "and it runs the models");
   std::vector<std::string> words{program, options.command};
   std::error_code error;
   if (is_number(options.model) && !fs::exists(options.model, error)) {
@@ -170,6 +131,43 @@ void define(CLI::App& app, Session& session, const std::string& command, unsigne
 }
 
 }  // namespace
+
+std::string no_program(const std::string& name, const std::string& consequence) {
+  return "there is no " + name + " beside muster or in PATH, " + consequence + "; build it with ./dev build";
+}
+
+std::filesystem::path must_find(const std::string& name, const std::string& consequence) {
+  auto program = base::find_program(name);
+  if (program.empty()) throw Failure(kUsage, no_program(name, consequence));
+  return program;
+}
+
+std::optional<int> become_data(int argc, char** argv) {
+  const int place = command_place(argc, argv);
+  if (place == argc || std::string(argv[place]) != "data") return std::nullopt;
+  const auto program = base::find_program("muster-data");
+  if (program.empty()) {
+    return data_failure(no_program("muster-data", "and it makes the data"));
+  }
+  std::string name = program.native();
+  std::vector<char*> words{name.data()};
+  words.insert(words.end(), argv + place + 1, argv + argc);
+  words.push_back(nullptr);
+  ::execv(program.c_str(), words.data());
+  return data_failure("cannot start " + program.native() + ": " + std::strerror(errno) + "; build it with ./dev build");
+}
+
+void define_data(CLI::App& app, Session& session) {
+  // For help and completion. become_data() takes every command line.
+  const auto add = [&](const char* name, const char* summary) {
+    add_action<JsonOption>(add_below(app, name, summary, std::string("muster data ") + name + " --help says more."),
+                           session, [](Session&, const JsonOption&) { return static_cast<int>(kUsage); });
+  };
+  add("prepare", "Make a folder of data");
+  add("show", "Print what a folder holds");
+  add("check", "Read every byte of a folder and compare the checksums");
+  add("decode", "Print one record");
+}
 
 void define_generate(CLI::App& app, Session& session) {
   define(app, session, "generate", spec::kGenerates);

@@ -1,16 +1,18 @@
-#include "cli/plan_view.h"
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <iostream>
+#include <optional>
 #include <set>
+#include <string>
 
 #include "agent/environment/rank_variables.h"
 #include "base/cgroups.h"
 #include "base/command.h"
 #include "base/numbers.h"
 #include "cli/cli_text.h"
-#include "cli/key_help.h"
-#include "cli/output.h"
+#include "cli/submit.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/run_file.h"
 #include "spec/jobfile/spec.h"
@@ -23,6 +25,13 @@ using Json = nlohmann::ordered_json;
 constexpr std::chrono::seconds kPlanLimit{120};
 constexpr const char* kCheckMemory = "fsdp.check_memory";
 constexpr const char* kFullState = "full_state_bytes";
+
+/// The memory that one rank of a job may use, as far as this program knows it.
+struct RankMemory {
+  std::int64_t bytes = 0;
+  bool of_gpu = false;
+  std::string of;  // "slurm.mem = 64GiB for 4 ranks"
+};
 
 struct PlanOptions {
   SubmitOptions job;
@@ -37,6 +46,61 @@ std::vector<std::pair<std::string, std::string>> variables_of(const muster::v1::
   std::vector<std::pair<std::string, std::string>> out{{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}};
   for (auto& [name, value] : agent::environment::rank_variables(place)) out.emplace_back(name, value);
   return out;
+}
+
+/// A job with GPUs: `gpu_bytes`, unless that is 0. A job without: what [slurm] asks for, or this machine's memory if
+/// `here` says that local jobs run on it. nullopt: not known.
+std::optional<RankMemory> memory_of_rank(const muster::v1::JobSpec& spec, std::int64_t gpu_bytes, bool here) {
+  const auto& resources = spec.resources();
+  const auto mem = jobfile::slurm_whole(spec, "mem"), mem_per_cpu = jobfile::slurm_whole(spec, "mem_per_cpu");
+  const std::int64_t ranks = std::max<std::int64_t>(1, resources.ranks_per_node());
+  const auto of_ranks = [](std::int64_t count) {
+    return count > 1 ? " for " + std::to_string(count) + " ranks" : std::string();
+  };
+  if (jobfile::gpus_of_rank(spec) > 0) {
+    if (gpu_bytes == 0) return std::nullopt;
+    return RankMemory{gpu_bytes, true, "--gpu-memory " + base::print_size_bytes(gpu_bytes)};
+  }
+  if (spec.executor() == "local" || spec.executor() == "debug") {
+    if (!here) return std::nullopt;
+    const auto memory = base::memory_limit();
+    if (memory.bytes == 0) return std::nullopt;
+    const auto all = ranks * std::max<std::int64_t>(1, resources.nodes());
+    return RankMemory{memory.bytes / all, false, memory.of + " has " + bytes_text(memory.bytes) + of_ranks(all)};
+  }
+  if (mem > 0) {
+    return RankMemory{mem / ranks, false, "slurm.mem = " + base::print_size_bytes(mem) + of_ranks(ranks)};
+  }
+  if (mem_per_cpu > 0 && resources.cpus_per_rank() > 0) {
+    return RankMemory{mem_per_cpu * resources.cpus_per_rank(), false,
+                      "slurm.mem_per_cpu = " + base::print_size_bytes(mem_per_cpu) + " x " +
+                          std::to_string(resources.cpus_per_rank()) + " CPUs"};
+  }
+  return std::nullopt;
+}
+
+/// Asks muster-worker for the plan of a recipe's job; see worker/plan/plan_command.h for its members. Throws a Failure
+/// if there is no muster-worker beside this program or in PATH, or if it cannot plan the job.
+Json plan_of(const muster::v1::JobSpec& spec, const std::optional<RankMemory>& memory) {
+  const auto worker = must_find("muster-worker", "and it makes the plans");
+  base::Command command{.argv = {worker, "--run-file", "/dev/stdin", "--plan"}};
+  if (memory ? memory->of_gpu : jobfile::gpus_of_rank(spec) > 0) command.argv.emplace_back("--gpu");
+  if (memory) {
+    const std::vector<std::string> of_memory{"--memory", std::to_string(memory->bytes), "--memory-of", memory->of};
+    command.argv.insert(command.argv.end(), of_memory.begin(), of_memory.end());
+  }
+  command.input = jobfile::run_file(spec, "checkpoints", "cache").dump();
+  command.time_limit = kPlanLimit;
+  command.environment = variables_of(spec.resources());
+  command.unset = {"MUSTER_*", "SLURM_*"};
+  base::ProcessRunner runner(/*outlive_us=*/false);
+  const auto answer = runner.run(command);
+  if (!answer.could_not_start.empty()) throw Failure(kUsage, answer.could_not_start);
+  if (answer.timed_out) throw Failure(kUsage, "the plan of " + spec.name() + " took more than two minutes");
+  if (!answer.succeeded()) throw Failure(kUsage, "no plan of " + spec.name() + ": " + harmless(answer.err));
+  auto plan = Json::parse(answer.out, nullptr, /*allow_exceptions=*/false);
+  if (!plan.is_object()) throw Failure(kUsage, worker.native() + " printed no plan; is it of this version?");
+  return plan;
 }
 
 std::int64_t parsed_size(const std::string& option, const std::string& text) {
@@ -174,62 +238,6 @@ int run_plan(Session& session, const PlanOptions& options) {
 }
 
 }  // namespace
-
-std::optional<RankMemory> memory_of_rank(const muster::v1::JobSpec& spec, std::int64_t gpu_bytes, bool here) {
-  const auto& resources = spec.resources();
-  const auto mem = jobfile::slurm_whole(spec, "mem"), mem_per_cpu = jobfile::slurm_whole(spec, "mem_per_cpu");
-  const std::int64_t ranks = std::max<std::int64_t>(1, resources.ranks_per_node());
-  const auto of_ranks = [](std::int64_t count) {
-    return count > 1 ? " for " + std::to_string(count) + " ranks" : std::string();
-  };
-  if (jobfile::gpus_of_rank(spec) > 0) {
-    if (gpu_bytes == 0) return std::nullopt;
-    return RankMemory{gpu_bytes, true, "--gpu-memory " + base::print_size_bytes(gpu_bytes)};
-  }
-  if (spec.executor() == "local" || spec.executor() == "debug") {
-    if (!here) return std::nullopt;
-    const auto memory = base::memory_limit();
-    if (memory.bytes == 0) return std::nullopt;
-    const auto all = ranks * std::max<std::int64_t>(1, resources.nodes());
-    return RankMemory{memory.bytes / all, false, memory.of + " has " + bytes_text(memory.bytes) + of_ranks(all)};
-  }
-  if (mem > 0) {
-    return RankMemory{mem / ranks, false, "slurm.mem = " + base::print_size_bytes(mem) + of_ranks(ranks)};
-  }
-  if (mem_per_cpu > 0 && resources.cpus_per_rank() > 0) {
-    return RankMemory{mem_per_cpu * resources.cpus_per_rank(), false,
-                      "slurm.mem_per_cpu = " + base::print_size_bytes(mem_per_cpu) + " x " +
-                          std::to_string(resources.cpus_per_rank()) + " CPUs"};
-  }
-  return std::nullopt;
-}
-
-Json plan_of(const muster::v1::JobSpec& spec, const std::optional<RankMemory>& memory) {
-  const auto worker = base::find_program("muster-worker");
-  if (worker.empty()) {
-    throw Failure(kUsage,
-                  "there is no muster-worker beside muster or in PATH, and it makes the plans; build it with ./dev "
-                  "build");
-  }
-  base::Command command{.argv = {worker, "--run-file", "/dev/stdin", "--plan"}};
-  if (memory ? memory->of_gpu : jobfile::gpus_of_rank(spec) > 0) command.argv.emplace_back("--gpu");
-  if (memory) {
-    const std::vector<std::string> of_memory{"--memory", std::to_string(memory->bytes), "--memory-of", memory->of};
-    command.argv.insert(command.argv.end(), of_memory.begin(), of_memory.end());
-  }
-  command.input = jobfile::run_file(spec, "checkpoints", "cache").dump();
-  command.time_limit = kPlanLimit;
-  command.environment = variables_of(spec.resources());
-  command.unset = {"MUSTER_*", "SLURM_*"};
-  base::ProcessRunner runner(/*outlive_us=*/false);
-  const auto answer = runner.run(command);
-  if (!answer.could_not_start.empty()) throw Failure(kUsage, answer.could_not_start);
-  if (answer.timed_out) throw Failure(kUsage, "the plan of " + spec.name() + " took more than two minutes");
-  if (!answer.succeeded()) throw Failure(kUsage, "no plan of " + spec.name() + ": " + harmless(answer.err));
-  auto plan = Json::parse(answer.out, nullptr, /*allow_exceptions=*/false);
-  if (!plan.is_object()) throw Failure(kUsage, worker.native() + " printed no plan; is it of this version?");
-  return plan;
-}
 
 void refuse_misfits(const Request& request, bool here) {
   if (base::find_program("muster-worker").empty()) return;

@@ -22,8 +22,7 @@ struct ResultsOptions {
   std::string metric;  // empty: decide() chooses
   std::string best;
   std::uint32_t top = 0;
-  bool csv = false;
-  bool json = false;
+  bool csv = false, json = false;
 };
 
 struct Result {

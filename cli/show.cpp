@@ -5,10 +5,9 @@
 
 #include "cli/cli_command.h"
 #include "cli/cli_text.h"
+#include "cli/follow.h"
 #include "cli/list.h"
-#include "cli/log_view.h"
 #include "cli/metrics.h"
-#include "cli/use.h"
 #include "controller/core/core_text.h"
 #include "slurm/batch_script.h"
 #include "spec/jobfile/job_file.h"
@@ -329,8 +328,7 @@ int run_spec(Session& session, const SpecOptions& options) {
 
 struct EventsOptions {
   std::int64_t job = 0;
-  bool follow = false;
-  bool json = false;
+  bool follow = false, json = false;
 };
 
 /// Prints "2026-11-20 19:48:55 UTC  job 1.2  rank_exited         what happened". Further lines are indented.

@@ -4,10 +4,7 @@
 #include <iostream>
 #include <random>
 
-#include "cli/cli_command.h"
 #include "cli/cli_text.h"
-#include "cli/key_help.h"
-#include "cli/plan_view.h"
 #include "controller/core/core_text.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/spec.h"

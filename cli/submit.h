@@ -19,13 +19,7 @@ struct SubmitOptions {
   std::string name, executor, sweep_settings;
   std::string partition, nodes, gpus, time;  // as sbatch has them
   std::uint32_t parallel = 0;
-  bool hold = false;
-  bool force = false;
-  bool print_script = false;
-  bool check = false;
-  bool wait = false;
-  bool follow = false;
-  bool json = false;
+  bool hold = false, force = false, print_script = false, check = false, wait = false, follow = false, json = false;
 };
 
 /// The jobs that a job file and the options describe.
@@ -38,6 +32,12 @@ struct Request {
 /// Reads and checks the request. If it has problems, prints each on stderr and returns nullopt. Each problem begins
 /// with its file, line and column, so that editors can jump there.
 std::optional<Request> read_request(Session& session, const SubmitOptions& options);
+
+/// Throws a Failure if a job of the request does not fit into the memory of its ranks, by its plan. Jobs are planned
+/// that train a recipe, have fsdp.check_memory and known memory, and of equal ones the first; at most kMostPlanned. A
+/// job that cannot be planned passes: its ranks judge it.
+void refuse_misfits(const Request& request, bool here);
+inline constexpr std::size_t kMostPlanned = 16;
 
 /// Runs a job with executor = "debug": all ranks run here, in the foreground, without a controller. Returns the exit
 /// code for muster: that of the first rank that failed, or 128 + the signal if a signal ended it.

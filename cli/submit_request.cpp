@@ -1,20 +1,17 @@
-#include "cli/submit_request.h"
-
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <map>
 
+#include "base/numbers.h"
 #include "base/words.h"
 #include "cli/cli_text.h"
 #include "cli/client.h"
@@ -29,6 +26,7 @@
 namespace cli {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::size_t kMostSettings = 64, kLongestName = 128, kLongestValue = 1024;
@@ -40,8 +38,9 @@ std::string text_of(const json& value) {
   return {};
 }
 
-}  // namespace
-
+/// Gives the jobs of a sweep the settings that people see, in place of the keys that vary. `file`: JSON, an array with
+/// one object for each job, in the order of the jobs; a name's value is a text, a number, true or false. The jobs
+/// themselves stay as they are. Throws a Failure that names the file and the place in it.
 void take_settings(const std::string& file, std::vector<muster::v1::JobSpec>& specs) {
   std::ifstream in(file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -72,9 +71,6 @@ void take_settings(const std::string& file, std::vector<muster::v1::JobSpec>& sp
   }
 }
 
-namespace {
-
-namespace fs = std::filesystem;
 constexpr const char* kStandardInput = "standard input";
 
 /// The overrides from the command line, and its problems.
@@ -155,16 +151,15 @@ Overrides overrides_of(const SubmitOptions& options, const spec::Environment& he
 /// The GPUs of all ranks together, as sbatch counts them, become those of each rank.
 void add_gpus(const std::string& text, const muster::v1::JobSpec& spec, Overrides& to) {
   const auto option = "--gpus " + jobfile::shown(text);
-  std::uint64_t gpus = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), gpus);
-  if (error != std::errc() || end != text.data() + text.size()) {
+  const auto gpus = base::whole_number<std::uint64_t>(text);
+  if (!gpus) {
     to.problems.push_back(option + ": want a number of GPUs for the whole job; each rank gets the same number of them");
     return;
   }
   const auto& resources = spec.resources();
   const auto ranks = std::max<std::uint64_t>(std::uint64_t{resources.nodes()} * resources.ranks_per_node(), 1);
-  if (gpus % ranks == 0) {
-    to.all.push_back({option, spec::key::kGpusOfRank, std::to_string(gpus / ranks)});
+  if (*gpus % ranks == 0) {
+    to.all.push_back({option, spec::key::kGpusOfRank, std::to_string(*gpus / ranks)});
     return;
   }
   to.problems.push_back(option + ": the job has " + std::to_string(ranks) +

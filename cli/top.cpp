@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <iostream>
-#include <optional>
 
 #include "cli/cli_command.h"
 #include "cli/cli_text.h"
 #include "cli/client.h"
 #include "cli/list.h"
-#include "cli/use.h"
 #include "controller/core/core_text.h"
 
 namespace cli {
@@ -27,8 +25,7 @@ constexpr std::chrono::milliseconds kKeyWait{100};
 struct TopOptions {
   std::vector<std::int64_t> jobs;
   std::string sort = "rank";
-  bool once = false;
-  bool json = false;
+  bool once = false, json = false;
 };
 
 struct Line {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "cli/dashboard.h"
+#include "cli/cli_command.h"
 #include "tests/cli/fake_controller.h"
 
 namespace test {

@@ -1,6 +1,6 @@
 // Goal: every job file that muster init writes is one that muster takes, at both sizes.
 // Method: each is read as muster submit reads it, with no other file beside it; folders need not be there.
-#include "cli/init.h"
+#include "cli/cli_command.h"
 
 #include <gmock/gmock.h>
 

@@ -538,7 +538,7 @@ TEST(Help, SaysHowManyJobsACommandTakesInWordsOfPeople) {
 
 TEST(Help, LinesFitATerminal) {
   for (const auto& command : cli::commands()) {
-    std::istringstream lines(command.prose);
+    std::istringstream lines(command.prose());
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120U) << command.name << ": " << line;
   }
 }

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/key_help.h"
+#include "cli/cli_command.h"
 #include "spec/jobfile/job_keys.h"
 
 namespace cli {

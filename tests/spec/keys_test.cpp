@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/usage_error.h"
-#include "cli/key_help.h"
+#include "cli/cli_command.h"
 #include "spec/jobfile/job_file.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/run_file.h"
