@@ -33,6 +33,7 @@
 #include "fsdp/optim/step_graph.h"
 #include "fsdp/text/json.h"
 #include "worker/models/llama/llama_model.h"
+#include "worker/models/ops.h"
 #include "worker/train/strategy.h"
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -161,7 +162,7 @@ class ShardedTrainee : public Trainee {
     options.reshard_after_forward = false;
     model_->wrapper = worker::wrapper_of(sharded_.fully_shard(model_, options));
     fsdp::initialize(sharded_, 1, [this](const std::string& name, const at::Tensor& values, at::Generator& random) {
-      model_->draw(name, values, random);
+      worker::draw_normal(name, values, model_->config().initializer_range, random);
     });
     fsdp::AdamWOptions adam;
     adam.beta1 = kBeta1;
@@ -204,7 +205,7 @@ class PlainTrainee : public Trainee {
  public:
   PlainTrainee(const Options& o, c10::Device device) : model_(std::make_shared<worker::LlamaForCausalLm>(sizes(o))) {
     fsdp::initialize(*model_, 1, [this](const std::string& name, const at::Tensor& values, at::Generator& random) {
-      model_->draw(name, values, random);
+      worker::draw_normal(name, values, model_->config().initializer_range, random);
     });
     model_->to(device);
     for (const auto& parameter : model_->parameters()) masters_.push_back(parameter.detach());

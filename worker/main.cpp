@@ -7,9 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 
 #include "agent/rank/environment.h"
 #include "agent/rank/reporter.h"
@@ -22,7 +20,6 @@
 #include "spec/exit_codes.h"
 #include "worker/plan/plan_command.h"
 #include "worker/recipes/registry.h"
-#include "worker/train/failure.h"
 #include "worker/train/gpu.h"
 #include "worker/train/run.h"
 #include "worker/train/train_config.h"
@@ -83,10 +80,6 @@ Arguments parse_arguments(int argc, char** argv, const std::string& from_environ
   return out;
 }
 
-void print_plan(const Arguments& arguments, const agent::rank::RankEnvironment& environment) {
-  std::puts(worker::plan_report(worker::read_run_config(arguments.file), environment, arguments.limit).dump().c_str());
-}
-
 /// Divides the cores that this process may use evenly among the ranks of its node. OMP_NUM_THREADS overrides the
 /// division.
 void set_threads(const agent::rank::RankEnvironment& environment) {
@@ -127,7 +120,8 @@ int main(int argc, char** argv) {
       return spec::kExitDone;
     }
     if (arguments.plan) {
-      print_plan(arguments, environment);
+      config = worker::read_run_config(arguments.file);
+      std::puts(worker::plan_report(config, environment, arguments.limit).dump().c_str());
       return spec::kExitDone;
     }
     agent::rank::offer_stacks();

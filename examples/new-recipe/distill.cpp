@@ -1,16 +1,18 @@
-#include "distill.h"
-
+// A decoder learns from a text and from what a larger decoder says about it (Hinton et al., Distilling the Knowledge in
+// a Neural Network, arXiv 1503.02531): the recipe of docs/new-recipe.md.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/log_softmax.h>
 
 #include <array>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/usage_error.h"
 #include "data/order/masking.h"
 #include "fsdp/engine/initialize.h"
+#include "spec/recipes.h"
 #include "spec/tables/checkpoint_keys.h"
 #include "spec/tables/gpt_neox_keys.h"
 #include "spec/tables/llama_keys.h"
@@ -21,9 +23,11 @@
 #include "worker/models/causal_model.h"
 #include "worker/recipes/data_of_run.h"
 #include "worker/train/evaluation.h"
+#include "worker/train/recipe.h"
 #include "worker/train/start_weights.h"
 
 namespace worker {
+
 namespace {
 
 // The keys: a struct, a row for each member, a table.

@@ -24,7 +24,6 @@
 #include "fsdp/optim/grad_scaler.h"
 #include "fsdp/text/json.h"
 #include "tests/fsdp/small_model.h"
-#include "worker/models/bert/bert_hf.h"
 #include "worker/models/bert/bert_model.h"
 #include "worker/models/config_json.h"
 #include "worker/models/family.h"

@@ -13,6 +13,7 @@
 #include "fsdp/text/json.h"
 #include "tests/worker/temporary_folder.h"
 #include "worker/models/llama/llama_model.h"
+#include "worker/models/ops.h"
 
 namespace worker::testing {
 
@@ -37,7 +38,7 @@ inline fsdp::Json config_json(const spec::Llama& model) {
 inline NamedTensors drawn(const spec::Llama& config, std::uint64_t seed) {
   LlamaForCausalLm model(config);
   fsdp::initialize(model, seed, [&](const std::string& name, const at::Tensor& values, at::Generator& random) {
-    model.draw(name, values, random);
+    draw_normal(name, values, config.initializer_range, random);
   });
   NamedTensors tensors;
   for (const auto& item : model.named_parameters()) tensors.emplace_back(item.key(), item.value().detach());

@@ -10,8 +10,8 @@
 
 #include "fsdp/engine/initialize.h"
 #include "tests/worker/small_llama.h"
-#include "worker/models/bert/bert_hf.h"
 #include "worker/models/bert/bert_model.h"
+#include "worker/models/family.h"
 
 namespace worker::testing {
 

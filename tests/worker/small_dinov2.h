@@ -7,8 +7,9 @@
 #include <string>
 
 #include "fsdp/engine/initialize.h"
-#include "worker/models/dinov2/dinov2_hf.h"
+#include "worker/models/dinov2/dinov2_model.h"
 #include "worker/models/dinov2/heads.h"
+#include "worker/models/family.h"
 
 namespace worker::testing {
 

@@ -9,6 +9,7 @@
 
 #include "fsdp/engine/initialize.h"
 #include "worker/models/llama/llama_model.h"
+#include "worker/models/ops.h"
 
 namespace worker::testing {
 
@@ -30,7 +31,7 @@ inline spec::Llama small_llama(std::int64_t kv_heads = 2, bool tied = false) {
 inline std::shared_ptr<LlamaForCausalLm> drawn_llama(const spec::Llama& config, std::uint64_t seed = 1) {
   auto model = std::make_shared<LlamaForCausalLm>(config);
   fsdp::initialize(*model, seed, [&](const std::string& name, const at::Tensor& values, at::Generator& random) {
-    model->draw(name, values, random);
+    draw_normal(name, values, config.initializer_range, random);
   });
   return model;
 }

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "fsdp/engine/initialize.h"
-#include "worker/models/t5/t5_hf.h"
+#include "worker/models/family.h"
 #include "worker/models/t5/t5_model.h"
 
 namespace worker::testing {

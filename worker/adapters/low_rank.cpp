@@ -20,25 +20,17 @@ namespace {
 using fsdp::Json;
 
 /// Members of adapter_config.json that would change what the adapters compute, with the values under which they do not.
-struct Variant {
-  std::string_view member;
-  Json plain;
-};
-
-const auto& variants() {
-  static const std::array<Variant, 11> kAll{{{"peft_type", Json("LORA")},
-                                             {"use_dora", Json(false)},
-                                             {"use_rslora", Json(false)},
-                                             {"use_qalora", Json(false)},
-                                             {"lora_bias", Json(false)},
-                                             {"ensure_weight_tying", Json(false)},
-                                             {"fan_in_fan_out", Json(false)},
-                                             {"bias", Json("none")},
-                                             {"rank_pattern", Json(Json::Object())},
-                                             {"alpha_pattern", Json(Json::Object())},
-                                             {"loftq_config", Json(Json::Object())}}};
-  return kAll;
-}
+constexpr auto kVariants = std::to_array<OnlyValue>({{"peft_type", "\"LORA\""},
+                                                     {"use_dora", "false"},
+                                                     {"use_rslora", "false"},
+                                                     {"use_qalora", "false"},
+                                                     {"lora_bias", "false"},
+                                                     {"ensure_weight_tying", "false"},
+                                                     {"fan_in_fan_out", "false"},
+                                                     {"bias", "\"none\""},
+                                                     {"rank_pattern", "{}"},
+                                                     {"alpha_pattern", "{}"},
+                                                     {"loftq_config", "{}"}});
 
 /// Members that are read, or that change nothing once the adapters are trained. Any other one that is not null is
 /// refused: [Note: members of configuration files].
@@ -103,13 +95,13 @@ LowRank read_adapters(const Json& json, const std::string& place) {
   const auto wrong = [&](const char* name, const char* want) {
     refuse(place, std::string(name) + " is " + member(name).dump() + "; want " + want);
   };
-  for (const auto& [name, plain] : variants()) {
+  for (const auto& [name, plain] : kVariants) {
     const Json* found = given(json, name);
-    if (found != nullptr && !(*found == plain))
-      refuse(place, std::string(name) + " is " + found->dump() + ", and only " + plain.dump() + " is supported");
+    if (found != nullptr && !(*found == Json::parse(plain)))
+      refuse(place, std::string(name) + " is " + found->dump() + ", and only " + std::string(plain) + " is supported");
   }
   for (const auto& [name, value] : json.is_object() ? json.as_object() : Json::Object()) {
-    const bool is_variant = std::ranges::find(variants(), std::string_view(name), &Variant::member) != variants().end();
+    const bool is_variant = std::ranges::find(kVariants, name, &OnlyValue::member) != kVariants.end();
     if (value.is_null() || is_variant || std::ranges::find(kKnownMembers, name) != kKnownMembers.end()) continue;
     refuse(place, name + " is " + shown_value(value) +
                       ", and this program does not know whether that changes what the adapters compute; remove the "

@@ -7,46 +7,13 @@
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/usage_error.h"
 #include "data/order/order.h"
-#include "worker/batch/batch.h"
-#include "worker/batch/document.h"
 
 namespace worker {
 namespace {
-
-class RecordStream : public TokenStream {
- public:
-  explicit RecordStream(std::shared_ptr<const data::format::Dataset> split)
-      : split_(std::move(split)), frame_(document_frame_of(split_->description())) {
-    for (std::int64_t record = 0; record < split_->records(); ++record) {
-      starts_.push_back(starts_.back() + frame_.size() + split_->length(record));
-    }
-  }
-
-  std::int64_t size() const override { return starts_.back(); }
-
-  void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const override {
-    // The last record that begins at or before the first token.
-    auto record = std::upper_bound(starts_.begin(), starts_.end(), begin) - starts_.begin() - 1;
-    while (count > 0) {
-      const Document document(frame_, split_->ids(record, 0));
-      const auto inside = begin - starts_[static_cast<std::size_t>(record)];
-      const auto part = std::min(count, document.size() - inside);
-      document.copy(inside, part, out);
-      begin += part, out += part, count -= part, ++record;
-    }
-  }
-
- private:
-  const std::shared_ptr<const data::format::Dataset> split_;
-  const Frame frame_;
-  std::vector<std::int64_t> starts_{0};  // in the stream, by record; the last: the stream's size
-};
 
 class StreamRows : public BatchSource {
  public:
@@ -93,50 +60,6 @@ void check_length(std::int64_t length) {
   if (length < 1)
     throw base::UsageError("data.sequence_length = " + std::to_string(length) + ": a row has at least 1 token");
 }
-
-}  // namespace
-
-std::shared_ptr<const TokenStream> stream_of(std::shared_ptr<const data::format::Dataset> split) {
-  return std::make_shared<RecordStream>(std::move(split));
-}
-
-std::shared_ptr<const BatchSource> rows_of(std::shared_ptr<const TokenStream> stream, std::int64_t length,
-                                           std::int64_t first, std::int64_t rows) {
-  return std::make_shared<StreamRows>(std::move(stream), length, first, rows);
-}
-
-std::shared_ptr<const BatchSource> all_rows_of(std::shared_ptr<const TokenStream> stream, std::int64_t length,
-                                               const std::string& what) {
-  check_length(length);
-  const auto rows = whole_rows(*stream, length);
-  if (rows == 0) {
-    throw base::UsageError("data.sequence_length = " + std::to_string(length) + ": " + what + " has only " +
-                           std::to_string(stream->size()) +
-                           " tokens, too few for one row; prepare more text, or give a shorter sequence");
-  }
-  return rows_of(std::move(stream), length, 0, rows);
-}
-
-SplitRows split_rows(const std::shared_ptr<const TokenStream>& stream, std::int64_t length,
-                     double validation_fraction) {
-  check_length(length);
-  const auto rows = whole_rows(*stream, length);
-  std::int64_t validation = 0;
-  if (validation_fraction > 0) {
-    validation = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rows) * validation_fraction));
-  }
-  const auto train = rows - validation;
-  if (train < 1) {
-    throw base::UsageError(
-        "data.sequence_length = " + std::to_string(length) + ": the text has only " + std::to_string(stream->size()) +
-        " tokens, too few for one training sample beside validation; give more text or a shorter sequence");
-  }
-  SplitRows out{rows_of(stream, length, 0, train), nullptr};
-  if (validation > 0) out.validation = rows_of(stream, length, train, validation);
-  return out;
-}
-
-namespace {
 
 class PackedDocuments : public BatchSource {
  public:
@@ -214,6 +137,55 @@ class PackedDocuments : public BatchSource {
 };
 
 }  // namespace
+
+TokenStream::TokenStream(std::shared_ptr<const data::format::Dataset> split)
+    : split_(std::move(split)), frame_(document_frame_of(split_->description())) {
+  for (std::int64_t record = 0; record < split_->records(); ++record)
+    starts_.push_back(starts_.back() + frame_.size() + split_->length(record));
+}
+
+void TokenStream::copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const {
+  // The last record that begins at or before the first token.
+  auto record = std::upper_bound(starts_.begin(), starts_.end(), begin) - starts_.begin() - 1;
+  while (count > 0) {
+    const Document document(frame_, split_->ids(record, 0));
+    const auto inside = begin - starts_[static_cast<std::size_t>(record)];
+    const auto part = std::min(count, document.size() - inside);
+    document.copy(inside, part, out);
+    begin += part, out += part, count -= part, ++record;
+  }
+}
+
+std::shared_ptr<const BatchSource> all_rows_of(std::shared_ptr<const TokenStream> stream, std::int64_t length,
+                                               const std::string& what) {
+  check_length(length);
+  const auto rows = whole_rows(*stream, length);
+  if (rows == 0) {
+    throw base::UsageError("data.sequence_length = " + std::to_string(length) + ": " + what + " has only " +
+                           std::to_string(stream->size()) +
+                           " tokens, too few for one row; prepare more text, or give a shorter sequence");
+  }
+  return std::make_shared<StreamRows>(std::move(stream), length, 0, rows);
+}
+
+SplitRows split_rows(const std::shared_ptr<const TokenStream>& stream, std::int64_t length,
+                     double validation_fraction) {
+  check_length(length);
+  const auto rows = whole_rows(*stream, length);
+  std::int64_t validation = 0;
+  if (validation_fraction > 0) {
+    validation = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rows) * validation_fraction));
+  }
+  const auto train = rows - validation;
+  if (train < 1) {
+    throw base::UsageError(
+        "data.sequence_length = " + std::to_string(length) + ": the text has only " + std::to_string(stream->size()) +
+        " tokens, too few for one training sample beside validation; give more text or a shorter sequence");
+  }
+  SplitRows out{std::make_shared<StreamRows>(stream, length, 0, train), nullptr};
+  if (validation > 0) out.validation = std::make_shared<StreamRows>(stream, length, train, validation);
+  return out;
+}
 
 std::shared_ptr<const BatchSource> packed_documents(std::shared_ptr<const data::format::Dataset> split,
                                                     std::int64_t length, std::uint64_t seed) {

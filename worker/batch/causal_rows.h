@@ -3,30 +3,32 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "data/format/dataset.h"
 #include "worker/batch/batch.h"
+#include "worker/batch/document.h"
 
 namespace worker {
 
-/// All tokens of a text, one after another. Thread-safe.
+/// All tokens of a split of kind tokens, one record after another. The tokenizer's special tokens are around each
+/// record, and the end-of-text token, if there is one, follows it. Memory: 8 bytes a record. Thread-safe.
 class TokenStream {
  public:
-  virtual ~TokenStream() = default;
-  virtual std::int64_t size() const = 0;
+  explicit TokenStream(std::shared_ptr<const data::format::Dataset> split);
+
+  std::int64_t size() const { return starts_.back(); }
   /// Copies the tokens [begin, begin + count), which must be there, to `count` places.
-  virtual void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const = 0;
+  void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
+
+ private:
+  const std::shared_ptr<const data::format::Dataset> split_;
+  const Frame frame_;
+  std::vector<std::int64_t> starts_{0};  // in the stream, by record; the last: the stream's size
 };
 
-/// The records of a split of kind tokens, in their order. The tokenizer's special tokens are around each, and the
-/// end-of-text token, if there is one, follows it. Memory: 8 bytes a record.
-std::shared_ptr<const TokenStream> stream_of(std::shared_ptr<const data::format::Dataset> split);
-
-/// Rows [first, first + rows) of a stream that is cut every `length` tokens. A row's targets are its tokens shifted by
-/// one, so the last target is the first token of the next row.
-/// Tensors: input_ids and targets. A row's weight is `length`.
-std::shared_ptr<const BatchSource> rows_of(std::shared_ptr<const TokenStream> stream, std::int64_t length,
-                                           std::int64_t first, std::int64_t rows);
+// A stream is cut every `length` tokens into rows, which are samples of weight `length`. A row's targets are its tokens
+// shifted by one, so the last target is the first token of the next row. Tensors: input_ids and targets.
 
 /// All rows of a stream. Throws base::UsageError with `what`, such as "the split train of /data/pages", when the stream
 /// has no whole row.

@@ -10,12 +10,9 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/usage_error.h"
-#include "data/order/random.h"
 #include "worker/batch/augment.h"
-#include "worker/batch/batch.h"
 
 namespace worker {
 namespace {
@@ -48,23 +45,6 @@ std::int64_t add_block(std::vector<std::uint8_t>& mask, std::int64_t rows, std::
   }
   return 0;
 }
-
-}  // namespace
-
-std::vector<std::uint8_t> block_mask(std::int64_t rows, std::int64_t columns, std::int64_t count,
-                                     data::order::Random& random) {
-  std::vector<std::uint8_t> mask(static_cast<std::size_t>(rows * columns), 0);
-  // A block of DINOv2 has at most half of the patches.
-  const std::int64_t largest = std::max<std::int64_t>(rows * columns / 2, 1);
-  for (std::int64_t masked = 0; masked < count;) {
-    const std::int64_t added = add_block(mask, rows, columns, std::min(count - masked, largest), random);
-    if (added == 0) break;
-    masked += added;
-  }
-  return mask;
-}
-
-namespace {
 
 constexpr std::int64_t kLeastCrop = 5;  // what blurred() takes
 constexpr double kFlip = 0.5, kJitter = 0.8, kGrey = 0.2;
@@ -128,50 +108,6 @@ void want_share(const char* low_name, double low, const char* high_name, double 
                    may_be_zero ? "a share from 0 to 1" : "a share above 0, at most 1");
   want_crop_option(high >= low && high <= 1, high_name, high, "a share from " + std::string(low_name) + " to 1");
 }
-
-}  // namespace
-
-void check_crops(const CropOptions& options) {
-  const std::int64_t least = std::max(options.patch_size, kLeastCrop);
-  const std::string side = "a side of at least " + std::to_string(least) + " pixels, which is one patch";
-  want_crop_option(options.patch_size >= 1, "patch_size", static_cast<double>(options.patch_size), "at least 1");
-  want_crop_option(options.global_size >= least, "global_size", static_cast<double>(options.global_size), side);
-  want_crop_option(options.local_size >= least || options.local_crops == 0, "local_size",
-                   static_cast<double>(options.local_size), side);
-  want_crop_option(options.local_crops >= 0, "local_crops", static_cast<double>(options.local_crops), "0 or more");
-  want_share("global_low", options.global_low, "global_high", options.global_high, false);
-  want_share("local_low", options.local_low, "local_high", options.local_high, false);
-  want_share("mask_low", options.mask_low, "mask_high", options.mask_high, true);
-  want_crop_option(options.mask_probability >= 0 && options.mask_probability <= 1, "mask_probability",
-                   options.mask_probability, "a probability");
-}
-
-Crops crops_of(const data::format::Image& image, const CropOptions& options, std::uint64_t seed) {
-  const std::array<ViewKind, 2> global{
-      ViewKind{options.global_size, options.global_low, options.global_high, /*blur=*/1.0, /*solarize=*/0.0},
-      ViewKind{options.global_size, options.global_low, options.global_high, /*blur=*/0.1, /*solarize=*/0.2}};
-  const ViewKind local{options.local_size, options.local_low, options.local_high, /*blur=*/0.5, /*solarize=*/0.0};
-  std::uint64_t stream = 0;
-  std::vector<at::Tensor> large, small;
-  for (const ViewKind& kind : global) large.push_back(random_view(image, kind, data::order::Random(seed, stream++)));
-  for (std::int64_t i = 0; i < options.local_crops; ++i) {
-    small.push_back(random_view(image, local, data::order::Random(seed, stream++)));
-  }
-  return {.global = at::stack(large),
-          .local = small.empty() ? at::empty({0, 3, options.local_size, options.local_size}) : at::stack(small),
-          .masks = random_masks(options, seed)};
-}
-
-at::Tensor middle_crop(const data::format::Image& image, std::int64_t size) {
-  // The part of the image that the middle of the resized one shows.
-  const double shorter = std::min(image.height, image.width);
-  const auto side = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::nearbyint(shorter * kMiddleShare)));
-  return normalised(resized_part(
-      image, {.top = (image.height - side) / 2, .left = (image.width - side) / 2, .height = side, .width = side}, size,
-      size));
-}
-
-namespace {
 
 void check_has_images(const data::format::Dataset& split) {
   if (split.records() == 0) throw base::UsageError("the data has no image; prepare more");
@@ -268,6 +204,59 @@ class ImageCrops : public BatchSource {
 };
 
 }  // namespace
+
+std::vector<std::uint8_t> block_mask(std::int64_t rows, std::int64_t columns, std::int64_t count,
+                                     data::order::Random& random) {
+  std::vector<std::uint8_t> mask(static_cast<std::size_t>(rows * columns), 0);
+  // A block of DINOv2 has at most half of the patches.
+  const std::int64_t largest = std::max<std::int64_t>(rows * columns / 2, 1);
+  for (std::int64_t masked = 0; masked < count;) {
+    const std::int64_t added = add_block(mask, rows, columns, std::min(count - masked, largest), random);
+    if (added == 0) break;
+    masked += added;
+  }
+  return mask;
+}
+
+void check_crops(const CropOptions& options) {
+  const std::int64_t least = std::max(options.patch_size, kLeastCrop);
+  const std::string side = "a side of at least " + std::to_string(least) + " pixels, which is one patch";
+  want_crop_option(options.patch_size >= 1, "patch_size", static_cast<double>(options.patch_size), "at least 1");
+  want_crop_option(options.global_size >= least, "global_size", static_cast<double>(options.global_size), side);
+  want_crop_option(options.local_size >= least || options.local_crops == 0, "local_size",
+                   static_cast<double>(options.local_size), side);
+  want_crop_option(options.local_crops >= 0, "local_crops", static_cast<double>(options.local_crops), "0 or more");
+  want_share("global_low", options.global_low, "global_high", options.global_high, false);
+  want_share("local_low", options.local_low, "local_high", options.local_high, false);
+  want_share("mask_low", options.mask_low, "mask_high", options.mask_high, true);
+  want_crop_option(options.mask_probability >= 0 && options.mask_probability <= 1, "mask_probability",
+                   options.mask_probability, "a probability");
+}
+
+Crops crops_of(const data::format::Image& image, const CropOptions& options, std::uint64_t seed) {
+  const std::array<ViewKind, 2> global{
+      ViewKind{options.global_size, options.global_low, options.global_high, /*blur=*/1.0, /*solarize=*/0.0},
+      ViewKind{options.global_size, options.global_low, options.global_high, /*blur=*/0.1, /*solarize=*/0.2}};
+  const ViewKind local{options.local_size, options.local_low, options.local_high, /*blur=*/0.5, /*solarize=*/0.0};
+  std::uint64_t stream = 0;
+  std::vector<at::Tensor> large, small;
+  for (const ViewKind& kind : global) large.push_back(random_view(image, kind, data::order::Random(seed, stream++)));
+  for (std::int64_t i = 0; i < options.local_crops; ++i) {
+    small.push_back(random_view(image, local, data::order::Random(seed, stream++)));
+  }
+  return {.global = at::stack(large),
+          .local = small.empty() ? at::empty({0, 3, options.local_size, options.local_size}) : at::stack(small),
+          .masks = random_masks(options, seed)};
+}
+
+at::Tensor middle_crop(const data::format::Image& image, std::int64_t size) {
+  // The part of the image that the middle of the resized one shows.
+  const double shorter = std::min(image.height, image.width);
+  const auto side = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::nearbyint(shorter * kMiddleShare)));
+  return normalised(resized_part(
+      image, {.top = (image.height - side) / 2, .left = (image.width - side) / 2, .height = side, .width = side}, size,
+      size));
+}
 
 std::shared_ptr<const BatchSource> images_of(std::shared_ptr<const data::format::Dataset> split, std::int64_t size) {
   return std::make_shared<EvaluationImages>(std::move(split), size);

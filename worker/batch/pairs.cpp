@@ -51,28 +51,6 @@ class Pairs : public BatchSource {
   const std::int64_t of_input_, of_target_;  // tokens without the frame
 };
 
-}  // namespace
-
-std::shared_ptr<const BatchSource> pairs_of(std::shared_ptr<const data::format::Dataset> split,
-                                            const PairOptions& options) {
-  return std::make_shared<Pairs>(std::move(split), options);
-}
-
-Batch pair_batch(const TokenRows& inputs, const TokenRows& targets, std::int64_t pad, const PairOptions& options) {
-  Batch batch;
-  const auto length = padded_length(inputs, options.input_length);
-  batch.tensors = {{"input_ids", padded(inputs, length, pad)},
-                   {"attention_mask", attention_mask(inputs, length)},
-                   {"targets", padded(targets, padded_length(targets, options.target_length), data::order::kNoTarget)}};
-  batch.samples = static_cast<std::int64_t>(inputs.size());
-  const auto counted = count_tokens(targets);
-  batch.tokens = count_tokens(inputs) + counted;
-  batch.weight = static_cast<double>(counted);
-  return batch;
-}
-
-namespace {
-
 data::order::SpanOptions with_eos(data::order::SpanOptions spans, const data::format::Description& description) {
   spans.eos = std::nullopt;
   if (description.eos) spans.eos = static_cast<std::uint32_t>(*description.eos);
@@ -132,15 +110,6 @@ class CorruptedSpans : public BatchSource {
   const Pieces pieces_;
 };
 
-}  // namespace
-
-std::shared_ptr<const BatchSource> corrupted_spans(std::shared_ptr<const data::format::Dataset> split,
-                                                   const data::order::SpanOptions& spans, const PairOptions& sizes) {
-  return std::make_shared<CorruptedSpans>(std::move(split), spans, sizes);
-}
-
-namespace {
-
 /// The tokens from `begin` on.
 std::vector<std::int64_t> rest_of(const data::format::Ids& ids, std::int64_t begin) {
   return framed({}, ids, begin, ids.size - begin);
@@ -172,6 +141,29 @@ Prompt question(const data::format::Dataset& split, std::int64_t record, const F
 }
 
 }  // namespace
+
+std::shared_ptr<const BatchSource> pairs_of(std::shared_ptr<const data::format::Dataset> split,
+                                            const PairOptions& options) {
+  return std::make_shared<Pairs>(std::move(split), options);
+}
+
+Batch pair_batch(const TokenRows& inputs, const TokenRows& targets, std::int64_t pad, const PairOptions& options) {
+  Batch batch;
+  const auto length = padded_length(inputs, options.input_length);
+  batch.tensors = {{"input_ids", padded(inputs, length, pad)},
+                   {"attention_mask", attention_mask(inputs, length)},
+                   {"targets", padded(targets, padded_length(targets, options.target_length), data::order::kNoTarget)}};
+  batch.samples = static_cast<std::int64_t>(inputs.size());
+  const auto counted = count_tokens(targets);
+  batch.tokens = count_tokens(inputs) + counted;
+  batch.weight = static_cast<double>(counted);
+  return batch;
+}
+
+std::shared_ptr<const BatchSource> corrupted_spans(std::shared_ptr<const data::format::Dataset> split,
+                                                   const data::order::SpanOptions& spans, const PairOptions& sizes) {
+  return std::make_shared<CorruptedSpans>(std::move(split), spans, sizes);
+}
 
 std::vector<Prompt> prompts_of(const data::format::Dataset& split, int rank, int world_size,
                                const PromptOptions& options) {

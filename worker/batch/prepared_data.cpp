@@ -4,7 +4,6 @@
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "base/usage_error.h"
 

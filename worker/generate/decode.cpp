@@ -1,18 +1,18 @@
 #include "worker/generate/decode.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "data/order/random.h"
 #include "worker/batch/batch.h"
+#include "worker/models/t5/t5_model.h"
 
 namespace worker {
 namespace {
@@ -52,50 +52,6 @@ std::vector<Candidate> nucleus(std::vector<Candidate> all, double top_p, double 
   all.resize(kept);
   return all;
 }
-
-}  // namespace
-
-void check(const Sampling& sampling) {
-  const auto refuse = [](const std::string& what) { throw std::invalid_argument(what); };
-  if (!(sampling.temperature >= 0) || !std::isfinite(sampling.temperature))
-    refuse("a temperature of " + std::to_string(sampling.temperature) + ": want 0 or a number above it");
-  if (!(sampling.top_p > 0 && sampling.top_p <= 1))
-    refuse("a top_p of " + std::to_string(sampling.top_p) + ": want a number above 0 and at most 1");
-  if (sampling.max_new_tokens < 0)
-    refuse(std::to_string(sampling.max_new_tokens) + " new tokens: want a whole number from 0 on");
-}
-
-std::int64_t pick(std::span<const float> logits, const Sampling& sampling, std::uint64_t draw) {
-  if (logits.empty()) throw std::invalid_argument("pick: there are no logits");
-  if (std::ranges::any_of(logits, [](float logit) { return std::isnan(logit) || logit == INFINITY; })) {
-    throw std::invalid_argument(
-        "the model's logits are not numbers: its weights are damaged, or too large for this precision; try fp32");
-  }
-  if (sampling.temperature == 0) return most_likely(logits);
-  double sum = 0;
-  auto candidates = weighed(logits, sampling.temperature, sum);
-  if (sampling.top_p < 1) {
-    candidates = nucleus(std::move(candidates), sampling.top_p, sum);
-    sum = 0;
-    for (const auto& one : candidates) sum += one.weight;
-  }
-  double left = static_cast<double>(draw >> 11) * 0x1p-53 * sum;
-  std::int64_t last = candidates.front().token;
-  for (const auto& one : candidates) {
-    if (one.weight == 0) continue;
-    if (left < one.weight) return one.token;
-    left -= one.weight;
-    last = one.token;
-  }
-  return last;  // rounding has left a rest behind the last token
-}
-
-std::uint64_t draw_for(std::uint64_t seed, std::uint64_t row, std::uint64_t token) {
-  return data::order::splitmix(data::order::splitmix(data::order::splitmix(seed) + row) +
-                               (token + 1) * data::order::kSplitmixStride);
-}
-
-namespace {
 
 /// Eval mode for as long as the object lives.
 class Evaluating {
@@ -210,7 +166,94 @@ class GrowingRows {
   std::size_t length_ = 0;  // of every row, beginning and new tokens together
 };
 
+class T5Reader : public RowReader {
+ public:
+  T5Reader(const T5ForConditionalGeneration& model, at::Tensor encoded, at::Tensor mask, std::int64_t capacity,
+           Activations activations)
+      : model_(model),
+        activations_(activations),
+        encoded_(std::move(encoded)),
+        mask_(std::move(mask)),
+        cache_(model.cache(encoded_.size(0), capacity, activations.dtype, activations.device)) {}
+
+  at::Tensor next(const at::Tensor& ids) override {
+    return model_.next(ids.to(activations_.device), encoded_, mask_, cache_);
+  }
+
+  void idle() override {
+    auto cache = model_.cache(1, 1, activations_.dtype, activations_.device);
+    const at::Tensor first = at::full({1, 1}, model_.config().decoder_start_token_id,
+                                      at::TensorOptions(at::kLong).device(activations_.device));
+    model_.next(first, encoded_.narrow(0, 0, 1), mask_.narrow(0, 0, 1), cache);
+  }
+
+ private:
+  const T5ForConditionalGeneration& model_;
+  const Activations activations_;
+  const at::Tensor encoded_, mask_;
+  T5Cache cache_;
+};
+
+class T5Answers : public EncoderDecoder {
+ public:
+  T5Answers(T5ForConditionalGeneration& model, Activations activations) : model_(model), activations_(activations) {}
+
+  torch::nn::Module& module() override { return model_; }
+  std::int64_t first_token() const override { return model_.config().decoder_start_token_id; }
+  std::int64_t padding() const override { return model_.config().pad_token_id; }
+
+  std::unique_ptr<RowReader> encode(const at::Tensor& ids, const at::Tensor& mask, std::int64_t capacity) override {
+    const at::Tensor counts = mask.to(activations_.device);
+    return std::make_unique<T5Reader>(model_, model_.encode(ids.to(activations_.device), counts), counts, capacity,
+                                      activations_);
+  }
+
+ private:
+  T5ForConditionalGeneration& model_;
+  const Activations activations_;
+};
+
 }  // namespace
+
+void check(const Sampling& sampling) {
+  const auto refuse = [](const std::string& what) { throw std::invalid_argument(what); };
+  if (!(sampling.temperature >= 0) || !std::isfinite(sampling.temperature))
+    refuse("a temperature of " + std::to_string(sampling.temperature) + ": want 0 or a number above it");
+  if (!(sampling.top_p > 0 && sampling.top_p <= 1))
+    refuse("a top_p of " + std::to_string(sampling.top_p) + ": want a number above 0 and at most 1");
+  if (sampling.max_new_tokens < 0)
+    refuse(std::to_string(sampling.max_new_tokens) + " new tokens: want a whole number from 0 on");
+}
+
+std::int64_t pick(std::span<const float> logits, const Sampling& sampling, std::uint64_t draw) {
+  if (logits.empty()) throw std::invalid_argument("pick: there are no logits");
+  if (std::ranges::any_of(logits, [](float logit) { return std::isnan(logit) || logit == INFINITY; })) {
+    throw std::invalid_argument(
+        "the model's logits are not numbers: its weights are damaged, or too large for this precision; try fp32");
+  }
+  if (sampling.temperature == 0) return most_likely(logits);
+  double sum = 0;
+  auto candidates = weighed(logits, sampling.temperature, sum);
+  if (sampling.top_p < 1) {
+    candidates = nucleus(std::move(candidates), sampling.top_p, sum);
+    sum = 0;
+    for (const auto& one : candidates) sum += one.weight;
+  }
+  double left = static_cast<double>(draw >> 11) * 0x1p-53 * sum;
+  std::int64_t last = candidates.front().token;
+  for (const auto& one : candidates) {
+    if (one.weight == 0) continue;
+    if (left < one.weight) return one.token;
+    left -= one.weight;
+    last = one.token;
+  }
+  return last;  // rounding has left a rest behind the last token
+}
+
+std::uint64_t draw_for(std::uint64_t seed, std::uint64_t row, std::uint64_t token) {
+  return data::order::splitmix(data::order::splitmix(data::order::splitmix(seed) + row) +
+                               (token + 1) * data::order::kSplitmixStride);
+}
 
 PaddedRows padded(const std::vector<TokenIds>& rows, std::int64_t padding) {
   const auto length = static_cast<std::int64_t>(longest(rows));
@@ -259,6 +302,10 @@ std::vector<TokenIds> generate(EncoderDecoder& model, const std::vector<TokenIds
   const auto reader = model.encode(ids, mask, std::max<std::int64_t>(1, sampling.max_new_tokens));
   const std::vector<TokenIds> begun(prompts.size(), {model.first_token()});
   return decode(*reader, begun, sampling, all_done, on_token);
+}
+
+std::unique_ptr<EncoderDecoder> answers_of(T5ForConditionalGeneration& model, Activations activations) {
+  return std::make_unique<T5Answers>(model, activations);
 }
 
 }  // namespace worker

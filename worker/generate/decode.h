@@ -14,6 +14,8 @@
 
 namespace worker {
 
+class T5ForConditionalGeneration;
+
 /// How the next token is chosen, and when a text is over.
 struct Sampling {
   double temperature = 0;  ///< 0: the most likely token; above: a token drawn from softmax(logits / temperature)
@@ -86,6 +88,10 @@ class EncoderDecoder {
   /// the root. The decoder reads at most `capacity` tokens. The tensors are on the CPU.
   virtual std::unique_ptr<RowReader> encode(const at::Tensor& ids, const at::Tensor& mask, std::int64_t capacity) = 0;
 };
+
+/// T5 for generate(): its encoder reads the prompts, and its decoder begins with decoder_start_token_id. The model must
+/// outlive the result.
+std::unique_ptr<EncoderDecoder> answers_of(T5ForConditionalGeneration& model, Activations activations = {});
 
 /// The tokens that follow each prompt: at most max_new_tokens, and the last one may be an end. Prompts may differ in
 /// length. A row's draws depend on the seed and its number alone. Batches and ranks number their rows by

@@ -3,22 +3,19 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <span>
 #include <stdexcept>
 #include <string_view>
-#include <utility>
 
 #include "base/usage_error.h"
 #include "data/prepare/images/decode_image.h"
 #include "data/prepare/images/image_source.h"
 #include "worker/batch/augment.h"
-#include "worker/infer/described.h"
 #include "worker/models/config_json.h"
 #include "worker/models/config_members.h"
-#include "worker/models/dinov2/dinov2_hf.h"
+#include "worker/models/dinov2/dinov2_model.h"
 
 namespace infer {
 namespace {
@@ -221,9 +218,6 @@ data::prepare::Picture viewed(const data::prepare::Picture& picture, const Image
   }
   return out;
 }
-
-namespace fs = std::filesystem;
-using base::UsageError;
 
 std::vector<fs::path> image_files(const std::vector<std::string>& paths) {
   std::vector<fs::path> files;

@@ -3,12 +3,9 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include <algorithm>
-#include <array>
 #include <set>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include "base/numbers.h"
 #include "base/usage_error.h"
@@ -17,65 +14,10 @@
 #include "fsdp/files/tensor_files.h"
 #include "worker/adapters/low_rank.h"
 #include "worker/files/model_tensors.h"
-#include "worker/models/family.h"
 #include "worker/models/layers/layers.h"
 #include "worker/models/ops.h"
 
 namespace infer {
-namespace {
-
-template <class Made>
-using Open = std::unique_ptr<Made> (*)(const Source&, const Options&);
-
-template <class Made>
-std::unique_ptr<Made> open(const Source& source, const Options& options, Open<Made> Uses::*use, const char* what) {
-  if (const Uses uses = uses_of(*source.family); uses.*use != nullptr) return (uses.*use)(source, options);
-  std::string list;
-  for (const auto* family : worker::families()) {
-    if (uses_of(*family).*use != nullptr) list += (list.empty() ? "" : ", ") + std::string(family->name);
-  }
-  throw base::UsageError(source.name() + ": a model of the family " + std::string(source.family->name) + what +
-                         "; want one of: " + (list.empty() ? "(none)" : list));
-}
-
-/// Uses of families that are no decoders.
-struct OtherUses {
-  std::string_view family;
-  Uses uses;
-};
-constexpr auto kOtherUses = std::to_array<OtherUses>({
-    {"t5", {.generator = t5_generator}},
-    {"bert", {.embedder = bert_embedder, .classifier = bert_classifier}},
-    {"dinov2", {.image_embedder = dinov2_embedder}},
-});
-
-}  // namespace
-
-Uses uses_of(const worker::Family& family) {
-  if (family.make_causal != nullptr) return {.generator = causal_generator, .embedder = causal_embedder};
-  const auto row = std::ranges::find(kOtherUses, family.name, &OtherUses::family);
-  return row == kOtherUses.end() ? Uses() : row->uses;
-}
-
-std::unique_ptr<Generator> open_generator(const Source& source, const Options& options) {
-  return open(source, options, &Uses::generator, " writes no text");
-}
-
-std::unique_ptr<Embedder> open_embedder(const Source& source, const Options& options) {
-  return open(source, options, &Uses::embedder, " gives no vectors here");
-}
-
-std::unique_ptr<Classifier> open_classifier(const Source& source, const Options& options) {
-  return open(source, options, &Uses::classifier, " has no labels");
-}
-
-bool embeds_images(const Source& source) {
-  return uses_of(*source.family).image_embedder != nullptr;
-}
-
-std::unique_ptr<ImageEmbedder> open_image_embedder(const Source& source, const Options& options) {
-  return open(source, options, &Uses::image_embedder, " makes no vectors of images");
-}
 
 at::Tensor pooled(const at::Tensor& states, const at::Tensor& mask, Pool pool) {
   if (pool == Pool::kCls) return states.select(1, 0).to(at::kFloat);

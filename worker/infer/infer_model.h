@@ -71,8 +71,7 @@ struct Uses {
   std::unique_ptr<ImageEmbedder> (*image_embedder)(const Source&, const Options&) = nullptr;
 };
 
-/// Every decoder writes text and makes vectors of text. Another family's uses are a file in worker/infer/families and a
-/// row in model.cpp.
+/// Every decoder writes text and makes vectors of text. Another family's uses are a row in infer_families.cpp.
 Uses uses_of(const worker::Family& family);
 
 /// The models of a source. Throw base::UsageError that lists the families with that use.
@@ -87,14 +86,6 @@ std::unique_ptr<ImageEmbedder> open_image_embedder(const Source& source, const O
 /// The vectors of tokens, [texts, positions, hidden], as one of each text, [texts, hidden] in fp32. `mask` is bool
 /// [texts, positions], true where a token counts. Sums are in fp32.
 at::Tensor pooled(const at::Tensor& states, const at::Tensor& mask, Pool pool);
-
-// worker/infer/families
-std::unique_ptr<Generator> causal_generator(const Source& source, const Options& options);
-std::unique_ptr<Embedder> causal_embedder(const Source& source, const Options& options);
-std::unique_ptr<Generator> t5_generator(const Source& source, const Options& options);
-std::unique_ptr<Embedder> bert_embedder(const Source& source, const Options& options);
-std::unique_ptr<Classifier> bert_classifier(const Source& source, const Options& options);
-std::unique_ptr<ImageEmbedder> dinov2_embedder(const Source& source, const Options& options);
 
 /// The dtype and the device of the options. Throws base::UsageError for a GPU that this program cannot use.
 worker::Activations activations_of(const Options& options);

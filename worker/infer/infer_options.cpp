@@ -52,37 +52,38 @@ std::string device(std::string_view name, const std::string& value) {
 
 constexpr std::int64_t kMostTokens = 1 << 20, kMostTexts = 4096, kMostLabels = 1 << 20;
 
-using Apply = void (*)(Options&, const std::string& value);
+using Apply = void (*)(Options&, std::string_view name, const std::string& value);
 
 /// The effect of each of kFlags.
 const std::map<std::string_view, Apply>& effects() {
   static const std::map<std::string_view, Apply> all{
-      {"--step", [](Options& o, auto& v) { o.step = whole("--step", v, 0, INT64_MAX); }},
-      {"--best", [](Options& o, auto&) { o.best = true; }},
-      {"--part", [](Options& o, auto& v) { o.part = v; }},
-      {"--run-file", [](Options& o, auto& v) { o.run_file = v; }},
-      {"--tokenizer", [](Options& o, auto& v) { o.tokenizer = v; }},
+      {"--step", [](auto& o, auto name, auto& v) { o.step = whole(name, v, 0, INT64_MAX); }},
+      {"--best", [](auto& o, auto, auto&) { o.best = true; }},
+      {"--part", [](auto& o, auto, auto& v) { o.part = v; }},
+      {"--run-file", [](auto& o, auto, auto& v) { o.run_file = v; }},
+      {"--tokenizer", [](auto& o, auto, auto& v) { o.tokenizer = v; }},
       {"--dtype",
-       [](Options& o, auto& v) {
-         o.dtype = word("--dtype", v, {"fp32", "bf16", "fp16"});
+       [](auto& o, auto name, auto& v) {
+         o.dtype = word(name, v, {"fp32", "bf16", "fp16"});
        }},
-      {"--device", [](Options& o, auto& v) { o.device = device("--device", v); }},
-      {"--file", [](Options& o, auto& v) { o.file = v; }},
-      {"--whole", [](Options& o, auto&) { o.whole = true; }},
-      {"--batch", [](Options& o, auto& v) { o.batch = whole("--batch", v, 1, kMostTexts); }},
-      {"--json", [](Options& o, auto&) { o.json = true; }},
-      {"--max-new-tokens",
-       [](Options& o, auto& v) { o.max_new_tokens = whole("--max-new-tokens", v, 1, kMostTokens); }},
+      {"--device", [](auto& o, auto name, auto& v) { o.device = device(name, v); }},
+      {"--file", [](auto& o, auto, auto& v) { o.file = v; }},
+      {"--whole", [](auto& o, auto, auto&) { o.whole = true; }},
+      {"--batch", [](auto& o, auto name, auto& v) { o.batch = whole(name, v, 1, kMostTexts); }},
+      {"--json", [](auto& o, auto, auto&) { o.json = true; }},
+      {"--max-new-tokens", [](auto& o, auto name, auto& v) { o.max_new_tokens = whole(name, v, 1, kMostTokens); }},
       {"--temperature",
-       [](Options& o, auto& v) { o.temperature = real("--temperature", v, 0, 1000, "a number from 0 to 1000"); }},
-      {"--top-p", [](Options& o, auto& v) { o.top_p = real("--top-p", v, 1e-9, 1, "a number above 0 and at most 1"); }},
-      {"--seed", [](Options& o, auto& v) { o.seed = static_cast<std::uint64_t>(whole("--seed", v, 0, INT64_MAX)); }},
+       [](auto& o, auto name, auto& v) { o.temperature = real(name, v, 0, 1000, "a number from 0 to 1000"); }},
+      {"--top-p",
+       [](auto& o, auto name, auto& v) { o.top_p = real(name, v, 1e-9, 1, "a number above 0 and at most 1"); }},
+      {"--seed",
+       [](auto& o, auto name, auto& v) { o.seed = static_cast<std::uint64_t>(whole(name, v, 0, INT64_MAX)); }},
       {"--pool",
-       [](Options& o, auto& v) {
-         o.pool = word("--pool", v, {"cls", "mean", "last"});
+       [](auto& o, auto name, auto& v) {
+         o.pool = word(name, v, {"cls", "mean", "last"});
        }},
-      {"--to", [](Options& o, auto& v) { o.to = v; }},
-      {"--top", [](Options& o, auto& v) { o.top = whole("--top", v, 1, kMostLabels); }},
+      {"--to", [](auto& o, auto, auto& v) { o.to = v; }},
+      {"--top", [](auto& o, auto name, auto& v) { o.top = whole(name, v, 1, kMostLabels); }},
   };
   return all;
 }
@@ -129,7 +130,7 @@ Options parse_options(std::span<const std::string> arguments) {
   const auto line = read_line(arguments.subspan(1), command, out.command);
   out.help = line.help;
   if (out.help) return out;
-  for (const auto& [name, value] : line.options) effects().at(name)(out, value);
+  for (const auto& [name, value] : line.options) effects().at(name)(out, name, value);
   if (line.words.empty()) throw UsageError(std::string(command) + " wants a MODEL: a folder; see --help");
   out.model = line.words.front();
   out.texts.assign(line.words.begin() + 1, line.words.end());

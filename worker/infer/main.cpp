@@ -6,7 +6,6 @@
 #include <exception>
 #include <iostream>
 #include <new>
-#include <span>
 #include <stdexcept>
 
 #include "base/usage_error.h"

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
+#include <string_view>
 
 #include "base/checksum.h"
+#include "base/durable_file.h"
+#include "base/numbers.h"
 #include "base/usage_error.h"
 #include "data/tokenizers/tokenizer.h"
+#include "spec/limits.h"
 #include "spec/recipes.h"
 #include "worker/files/model_tensors.h"
-#include "worker/infer/described.h"
 #include "worker/models/config_json.h"
 
 namespace infer {
@@ -19,6 +21,138 @@ namespace fs = std::filesystem;
 using base::UsageError;
 using fsdp::Json;
 using worker::given;
+
+/// A member that is a text; empty: there is none.
+std::string text_of(const Json& object, std::string_view name) {
+  const Json* member = given(object, name);
+  return member != nullptr && member->is_string() ? member->as_string() : std::string();
+}
+
+constexpr const char* kRunFile = "run.json";
+
+/// The values of a table's rows out of an object that has them by the last part of their names. The rest gets defaults.
+spec::Values values_by_leaf(const spec::Table& table, const Json& model) {
+  spec::Values values;
+  for (const auto& key : table.keys) {
+    const Json* member = given(model, key.name.substr(key.name.find('.') + 1));
+    if (member == nullptr || key.kind == spec::Kind::kPath) continue;
+    values.set(key.name, worker::value_of_member(key, *member, key.name));
+  }
+  const spec::Table* only = &table;
+  spec::fill_defaults(values, {&only, 1}, /*ranks=*/1);
+  return values;
+}
+
+/// `recipe` may be empty: the usual one. A model that names no family has the recipe's first one.
+Described described_by_model(const Json& model, const std::string& recipe) {
+  const std::string family = text_of(model, "family");
+  const std::string_view kind = recipe.empty() ? spec::recipe_key().standard : std::string_view(recipe);
+  const std::string_view usual = spec::first_family(kind);
+  if (family.empty() && usual.empty()) {
+    throw std::invalid_argument("recipe = \"" + recipe + "\": there is no such recipe; repair it, or add model.family");
+  }
+  Described out;
+  out.family = &worker::family(family.empty() ? usual : std::string_view(family));
+  out.values = values_by_leaf(out.family->table, model);
+  out.pretrained = text_of(model, "pretrained");
+  return out;
+}
+
+/// Describes a model of transformers by its files. Throws std::invalid_argument that names a file and a member, or the
+/// families that there are.
+Described described_by_files(const worker::ModelFiles& files) {
+  const std::string type = text_of(files.config, "model_type");
+  if (type.empty()) {
+    throw std::invalid_argument(std::string(worker::kModelConfigFile) +
+                                " has no model_type; give a folder that save_pretrained() of transformers has written");
+  }
+  Described out;
+  out.family = &worker::family_of_type(type);
+  out.values = worker::read_model(*out.family, files);
+  out.config = files.config;
+  return out;
+}
+
+/// Members "model.hidden_size" as the object {"hidden_size": ..}.
+Json nested_model(const Json& by_key) {
+  static constexpr std::string_view kModel = "model.";
+  Json model = Json::Object();
+  for (const auto& [name, value] : by_key.as_object())
+    if (name.starts_with(kModel)) model[name.substr(kModel.size())] = value;
+  return model;
+}
+
+/// The run file that musterd has written for the newest attempt, or one beside the checkpoints.
+std::optional<fs::path> run_file_near(const fs::path& checkpoints) {
+  std::error_code error;
+  if (fs::is_regular_file(checkpoints / kRunFile, error)) return checkpoints / kRunFile;
+  static constexpr std::string_view kAttempt = "attempt-";
+  std::optional<fs::path> newest;
+  std::int64_t attempt = 0;
+  for (fs::directory_iterator at(fs::absolute(checkpoints).lexically_normal().parent_path(), error), end;
+       !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename();
+    if (!name.starts_with(kAttempt)) continue;
+    const auto number = base::whole_number<std::int64_t>(std::string_view(name).substr(kAttempt.size()));
+    if (!number || *number <= attempt || !fs::is_regular_file(at->path() / kRunFile, error)) continue;
+    attempt = *number;
+    newest = at->path() / kRunFile;
+  }
+  return newest;
+}
+
+/// Rows of the table of token embeddings in a checkpoint.
+std::optional<std::int64_t> saved_vocabulary(const Json& manifest, const std::string& part,
+                                             const worker::Family& family) {
+  const Json* model = manifest.contains("parts") ? given(manifest, {"parts", part}) : &manifest;
+  const Json* shape = model == nullptr ? nullptr : given(*model, {"tensors", family.token_embedding, "shape"});
+  if (shape == nullptr || !shape->is_array() || shape->size() != 2) return std::nullopt;
+  return shape->as_array()[0].as_int();
+}
+
+Described described_by_extra(const Json& extra, const fs::path& path, const fs::path& run_file) {
+  const Json* config = given(extra, {"model", "config"});
+  const Json* run = given(extra, "run");
+  Described out;
+  if (config != nullptr) {
+    const Json* generation = given(extra, {"model", worker::kGenerationOfExtra});
+    out = described_by_files({.config = *config, .generation = generation == nullptr ? Json() : *generation});
+  } else if (run != nullptr && run->is_object()) {
+    out = described_by_model(nested_model(*run), text_of(*run, spec::recipe_key().name));
+  } else {
+    const auto file = run_file.empty() ? run_file_near(path.parent_path()) : std::optional(run_file);
+    if (!file) {
+      throw UsageError(path.native() +
+                       " does not say which model it is of, and there is no run.json beside it; give the training's "
+                       "run file by --run-file, or the number of its job to muster");
+    }
+    try {
+      out = described_by_run(read_json_object(*file));
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(file->native() + ": " + error.what());
+    }
+  }
+  if (run != nullptr && run->is_object()) {
+    if (out.pretrained.empty()) out.pretrained = text_of(*run, "model.pretrained");
+    out.data_tokenizer = text_of(*run, "data.tokenizer");
+  }
+  return out;
+}
+
+/// Describes a checkpoint by its manifest's extra.model, or else extra.run, or else by `run_file`, or by a run file
+/// that lies where musterd writes it. A vocabulary that these leave open is that of the checkpoint's embedding. Throws
+/// base::UsageError, and what the functions above throw.
+Described described_by_checkpoint(const fsdp::CheckpointInfo& checkpoint, const std::string& part,
+                                  const fs::path& run_file) {
+  const Json* extra = checkpoint.manifest.find("extra");
+  Described out = described_by_extra(extra == nullptr ? Json() : *extra, checkpoint.path, run_file);
+  const std::string row = "model.vocab_size";
+  const spec::Table* only = &out.family->table;
+  if (spec::find_key({&only, 1}, row) != nullptr && out.values.whole(row) == 0)
+    out.values.set(row, saved_vocabulary(checkpoint.manifest, part, *out.family)
+                            .value_or(static_cast<std::int64_t>(spec::kByteVocabulary)));
+  return out;
+}
 
 constexpr const char* kManifest = "manifest.json";
 constexpr std::string_view kStep = "step-";
@@ -75,9 +209,7 @@ fsdp::CheckpointInfo chosen(const fs::path& folder, const Options& options) {
   if (options.step) return of_step(list, *options.step, folder, "--step " + std::to_string(*options.step));
   refuse_newer(list, "give an older one by --step");
   if (!options.best) return list.valid.front();
-  const Json* extra = list.valid.front().manifest.find("extra");
-  const Json* best = extra == nullptr ? nullptr : given(*extra, "best");
-  const Json* step = best == nullptr ? nullptr : given(*best, "step");
+  const Json* step = given(list.valid.front().manifest, {"extra", "best", "step"});
   if (step == nullptr || !step->is_int()) {
     throw UsageError("--best: the newest checkpoint in " + folder.native() +
                      " knows of no best one; leave --best out, or train with checkpoint.best");
@@ -122,20 +254,17 @@ std::shared_ptr<const data::tokenizers::Tokenizer> of_extra(const Json& saved, c
   return tokenizer;
 }
 
-std::shared_ptr<const data::tokenizers::Tokenizer> tokenizer_of(const Options& options, const Source& source,
-                                                                const Described& described) {
+std::shared_ptr<const data::tokenizers::Tokenizer> tokenizer_of(const Options& options, const Source& source) {
   if (!options.tokenizer.empty()) return opened(options.tokenizer);
   if (source.checkpoint) {
-    const Json* extra = source.checkpoint->manifest.find("extra");
-    const Json* saved = extra == nullptr ? nullptr : given(*extra, "tokenizer");
-    if (saved != nullptr)
+    if (const Json* saved = given(source.checkpoint->manifest, {"extra", "tokenizer"}))
       if (auto found = of_extra(*saved, source.folder.parent_path())) return found;
-    if (!described.data_tokenizer.empty()) return opened(described.data_tokenizer);
+    if (!source.data_tokenizer.empty()) return opened(source.data_tokenizer);
   } else if (!data::format::tokenizer_files(source.folder).empty()) {
     return opened(source.folder.native());
   }
-  if (!described.pretrained.empty() && !data::format::tokenizer_files(described.pretrained).empty())
-    return opened(described.pretrained);
+  if (!source.pretrained.empty() && !data::format::tokenizer_files(source.pretrained).empty())
+    return opened(source.pretrained);
   auto bytes = data::tokenizers::byte_tokenizer();
   if (source.whole("vocab_size") <= bytes->vocabulary()) return bytes;
   throw UsageError(
@@ -157,11 +286,10 @@ void check_vocabulary(const Source& source) {
 
 /// The adapters in a checkpoint; nullopt: it is of a whole model.
 std::optional<AdapterSource> adapters_of(const fsdp::CheckpointInfo& checkpoint) {
-  const Json* extra = checkpoint.manifest.find("extra");
-  const Json* saved = extra == nullptr ? nullptr : given(*extra, worker::kAdaptersOfExtra);
+  const Json* saved = given(checkpoint.manifest, {"extra", worker::kAdaptersOfExtra});
   if (saved == nullptr) return std::nullopt;
   const std::string place = (checkpoint.path / kManifest).native();
-  const Json* base = given(*extra, "pretrained");
+  const Json* base = given(checkpoint.manifest, {"extra", "pretrained"});
   AdapterSource out;
   out.shape = worker::read_adapters(*saved, place);
   if (base != nullptr) out.base = text_of(*base, "folder");
@@ -197,9 +325,7 @@ const fs::path& model_files(const Source& source) {
 /// How texts of the model end; null: its files do not say it. A checkpoint of a whole model holds the file itself.
 Json generation_of(const Source& source) {
   if (source.checkpoint && !source.adapters) {
-    const Json* extra = source.checkpoint->manifest.find("extra");
-    const Json* model = extra == nullptr ? nullptr : given(*extra, "model");
-    const Json* noted = model == nullptr ? nullptr : given(*model, worker::kGenerationOfExtra);
+    const Json* noted = given(source.checkpoint->manifest, {"extra", "model", worker::kGenerationOfExtra});
     return noted == nullptr ? Json() : *noted;
   }
   const fs::path file = model_files(source) / worker::kGenerationConfigFile;
@@ -213,13 +339,29 @@ worker::ModelFiles files_of(const fs::path& folder) {
           .tensors = worker::tensor_names(folder)};
 }
 
-void describe(Described described, Source& source) {
-  source.family = described.family;
-  source.values = std::move(described.values);
-  source.config = std::move(described.config);
+}  // namespace
+
+Described described_by_run(const Json& run) {
+  const Json* model = given(run, "model");
+  const std::string recipe = text_of(run, "recipe");
+  if (model == nullptr) return described_by_model(Json::Object(), recipe);
+  if (!model->is_object()) throw std::invalid_argument("model = " + model->dump() + ": want an object");
+  Described out = described_by_model(*model, recipe);
+  if (const Json* data = given(run, "data")) out.data_tokenizer = text_of(*data, "tokenizer");
+  return out;
 }
 
-}  // namespace
+Json read_json_object(const fs::path& file) {
+  try {
+    Json json = Json::parse(base::read_whole_file(file, worker::kMostConfigBytes));
+    json.as_object();
+    return json;
+  } catch (const fsdp::JsonError& error) {
+    throw UsageError(file.native() + ": " + error.what() + "; repair it");
+  } catch (const std::runtime_error& error) {
+    throw UsageError(std::string(error.what()) + "; repair it");
+  }
+}
 
 std::string Source::name() const {
   const std::string of(family->name);
@@ -241,7 +383,7 @@ Source open_source(const Options& options) {
                      " is no folder; give a model of Hugging Face, an export, or a folder of checkpoints");
   }
   Source source;
-  Described described;
+  Described& described = source;
   try {
     const bool is_peft = is_file(folder / worker::kAdapterConfigFile);
     if (is_peft || is_file(folder / worker::kModelConfigFile)) {
@@ -269,8 +411,7 @@ Source open_source(const Options& options) {
   } catch (const fsdp::CheckpointError& wrong) {
     throw UsageError(wrong.what());
   }
-  describe(described, source);
-  source.tokenizer = tokenizer_of(options, source, described);
+  source.tokenizer = tokenizer_of(options, source);
   check_vocabulary(source);
   return source;
 }

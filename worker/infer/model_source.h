@@ -25,14 +25,20 @@ struct AdapterSource {
   std::filesystem::path file;  // of PEFT; empty: they are in the checkpoint
 };
 
+/// A model's family and sizes.
+struct Described {
+  const worker::Family* family = nullptr;
+  spec::Values values;         // of the rows of family->table, with their defaults
+  fsdp::Json config;           // config.json; null in a checkpoint that does not hold it
+  std::string pretrained;      // the folder that a training started from; empty: none, or not known
+  std::string data_tokenizer;  // data.tokenizer of a training; empty: none, or not known
+};
+
 /// Model that MODEL names: a family with sizes, a tokenizer, and where the weights are. No weight is read yet.
-struct Source {
+struct Source : Described {
   std::filesystem::path folder;                    // of Hugging Face's or PEFT's files, or of the checkpoint
   std::optional<fsdp::CheckpointInfo> checkpoint;  // absent: the weights are files in `folder`
   std::optional<AdapterSource> adapters;           // absent: the weights are a whole model
-  const worker::Family* family = nullptr;
-  spec::Values values;    // of the rows of family->table, with their defaults
-  fsdp::Json config;      // config.json; null in a checkpoint that does not hold it
   fsdp::Json generation;  // generation_config.json, in a checkpoint that of extra.model; null: there is none
   std::shared_ptr<const data::tokenizers::Tokenizer> tokenizer;
 
@@ -57,6 +63,13 @@ struct Source {
 ///
 /// Throws base::UsageError naming the place, what is wrong and what to do.
 Source open_source(const Options& options);
+
+/// Describes the model of a run file: its "model" has the sizes, and rows that it leaves out have their defaults.
+/// Throws std::invalid_argument that names a key.
+Described described_by_run(const fsdp::Json& run);
+
+/// A JSON object in a file of at most worker::kMostConfigBytes. Throws base::UsageError naming the file.
+fsdp::Json read_json_object(const std::filesystem::path& file);
 
 /// Texts that end a generated text, as token ids: eos_token_id of generation_config.json, else of config.json, else the
 /// tokenizer's own.

@@ -5,13 +5,23 @@
 #include <cstring>
 #include <fstream>
 #include <span>
-#include <string_view>
+#include <sstream>
+#include <stdexcept>
 #include <utility>
 
 #include "base/usage_error.h"
 
 namespace infer {
 namespace {
+
+/// Bytes of the control character at the beginning of valid UTF-8; 0: there is none. C1 controls have two bytes.
+std::size_t control_bytes(std::string_view text) {
+  const auto byte = static_cast<unsigned char>(text[0]);
+  if (byte == '\t' || byte == '\n') return 0;
+  if (byte < 0x20 || byte == 0x7F) return 1;
+  const bool is_c1 = byte == 0xC2 && text.size() > 1 && static_cast<unsigned char>(text[1]) < 0xA0;
+  return is_c1 ? 2 : 0;
+}
 
 /// How many tokens before a new one are decoded with it. A few are enough for what a tokenizer does between tokens.
 constexpr std::size_t kBefore = 6;
@@ -26,7 +36,60 @@ std::size_t common(std::string_view a, std::string_view b) {
   return end;
 }
 
+using base::UsageError;
+
+std::string read_all(std::istream& in, const std::string& name) {
+  std::string text;
+  char block[1 << 16];
+  while (in.read(block, sizeof block) || in.gcount() > 0) {
+    text.append(block, static_cast<std::size_t>(in.gcount()));
+    if (text.size() > kMostTextBytes) throw UsageError(name + " is larger than 256 MiB; give a part of it");
+  }
+  if (in.bad()) throw UsageError("cannot read " + name);
+  return text;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+std::vector<std::string> texts_in(std::istream& in, const std::string& name, bool whole) {
+  std::string text = read_all(in, name);
+  auto texts = whole ? std::vector<std::string>{std::move(text)} : lines_of(text);
+  if (texts.empty()) throw UsageError(name + " has no line with a text");
+  return texts;
+}
+
 }  // namespace
+
+void show(const Console& console, std::string_view text) {
+  if (!console.out_is_terminal) {
+    console.out << text;
+    return;
+  }
+  std::string safe;
+  while (!text.empty()) {
+    const std::size_t control = control_bytes(text);
+    if (control > 0) {
+      safe += "\uFFFD";
+    } else {
+      safe += text[0];
+    }
+    text.remove_prefix(std::max<std::size_t>(1, control));
+  }
+  console.out << safe << std::flush;
+}
+
+void finish(const Console& console) {
+  console.out << std::flush;
+  if (!console.out) throw std::runtime_error("cannot write the results; is the disk full?");
+}
 
 TextStream::TextStream(const data::tokenizers::Tokenizer& tokenizer, std::vector<std::uint32_t> before)
     : tokenizer_(tokenizer),
@@ -56,42 +119,6 @@ std::string TextStream::add(std::uint32_t token) {
 std::string TextStream::finish() {
   return given_ == tokens_.size() ? std::string() : give(tokens_.size());
 }
-
-namespace {
-
-using base::UsageError;
-
-std::string read_all(std::istream& in, const std::string& name) {
-  std::string text;
-  char block[1 << 16];
-  while (in.read(block, sizeof block) || in.gcount() > 0) {
-    text.append(block, static_cast<std::size_t>(in.gcount()));
-    if (text.size() > kMostTextBytes) throw UsageError(name + " is larger than 256 MiB; give a part of it");
-  }
-  if (in.bad()) throw UsageError("cannot read " + name);
-  return text;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) lines.push_back(std::move(line));
-    begin = end + 1;
-  }
-  return lines;
-}
-
-std::vector<std::string> texts_in(std::istream& in, const std::string& name, bool whole) {
-  std::string text = read_all(in, name);
-  auto texts = whole ? std::vector<std::string>{std::move(text)} : lines_of(text);
-  if (texts.empty()) throw UsageError(name + " has no line with a text");
-  return texts;
-}
-
-}  // namespace
 
 std::vector<std::string> read_texts(const Options& options, std::istream& in, bool may_wait) {
   const bool from_in = options.file == "-" || options.texts == std::vector<std::string>{"-"};

@@ -142,23 +142,4 @@ std::string Confusion::table(std::span<const std::string> labels) const {
   return text + last;
 }
 
-std::vector<double> balanced_class_weights(std::span<const std::int64_t> samples_of_class) {
-  std::int64_t samples = 0, classes = 0;
-  for (std::size_t label = 0; label < samples_of_class.size(); ++label) {
-    const auto own = samples_of_class[label];
-    if (own < 0) {
-      throw std::invalid_argument("class weights: class " + std::to_string(label) + " has " + std::to_string(own) +
-                                  " samples; it must be at least 0");
-    }
-    samples += own;
-    classes += own > 0 ? 1 : 0;
-  }
-  std::vector<double> weights;
-  for (const auto own : samples_of_class) {
-    weights.push_back(
-        own == 0 ? 0 : static_cast<double>(samples) / (static_cast<double>(classes) * static_cast<double>(own)));
-  }
-  return weights;
-}
-
 }  // namespace worker

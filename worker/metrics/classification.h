@@ -61,9 +61,4 @@ class Confusion {
   std::vector<std::int64_t> counts_;
 };
 
-/// Weights by which rare classes count as much as frequent ones: samples / (classes x samples of the class), the
-/// "balanced" of scikit-learn. Only classes with samples count as classes. A class without a sample, which scikit-learn
-/// refuses, has weight 0. Throws std::invalid_argument for a negative number of samples, naming the class.
-std::vector<double> balanced_class_weights(std::span<const std::int64_t> samples_of_class);
-
 }  // namespace worker

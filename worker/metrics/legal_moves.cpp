@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "data/chess/board.h"
-#include "data/chess/notation.h"
 
 namespace worker {
 namespace {
@@ -51,10 +50,6 @@ LegalShare count_legal_moves(std::string_view prompt, std::string_view reply, da
     if (board) ++share.legal;
   }
   return share;
-}
-
-bool is_legal_next(std::string_view prompt, std::string_view reply, data::chess::Notation notation) {
-  return count_legal_moves(prompt, reply, notation).legal == 1;
 }
 
 }  // namespace worker

@@ -35,7 +35,4 @@ struct LegalShare {
 LegalShare count_legal_moves(std::string_view prompt, std::string_view reply, data::chess::Notation notation,
                              std::int64_t moves = 1);
 
-/// True if a model's reply begins with a legal move.
-bool is_legal_next(std::string_view prompt, std::string_view reply, data::chess::Notation notation);
-
 }  // namespace worker

@@ -7,7 +7,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <tuple>
 
 namespace worker {
 namespace {

@@ -13,27 +13,44 @@ Mask mask_of(const Rows& rows, const Cache* cache) {
   return rows.segments.defined() ? segment_mask(rows.segments) : causal_mask();
 }
 
+DecoderContext context_of(const char* family, const Rows& rows, const Cache* cache, std::int64_t most,
+                          const RopeOptions& rope, at::ScalarType dtype) {
+  const at::Tensor& ids = rows.ids;
+  const std::int64_t begin = cache == nullptr ? 0 : cache->front().length;
+  TORCH_CHECK(ids.dim() == 2 && begin + ids.size(1) <= most, family, ": got token ids of shape ", ids.sizes(),
+              begin > 0 ? " after cached ones" : "",
+              "; want [batch, positions] with at most max_position_embeddings = ", most, " positions");
+  return {rows.positions.defined() ? rope_table(rows.positions, rope, dtype)
+                                   : rope_table(begin, ids.size(1), rope, dtype, ids.device()),
+          mask_of(rows, cache)};
+}
+
 // Segments and positions are captured, because they need no gradient.
+template <class Use>
+at::Tensor CausalModel::through(const Rows& rows, Use use) const {
+  return call(
+      wrapper, rows.ids,
+      [this, segments = rows.segments, positions = rows.positions, use = std::move(use)](const at::Tensor& ids) {
+        return use(hidden({ids, segments, positions}, nullptr));
+      });
+}
 
 at::Tensor CausalModel::forward(const Rows& rows) const {
-  return call(wrapper, rows.ids, [this, segments = rows.segments, positions = rows.positions](const at::Tensor& ids) {
-    const Factors factors = head(hidden({ids, segments, positions}, nullptr));
+  return through(rows, [this](const at::Tensor& hidden) {
+    const Factors factors = head(hidden);
     return worker::linear(factors.x, factors.weight);
   });
 }
 
 at::Tensor CausalModel::hidden_states(const Rows& rows) const {
-  return call(wrapper, rows.ids, [this, segments = rows.segments, positions = rows.positions](const at::Tensor& ids) {
-    return hidden({ids, segments, positions}, nullptr);
-  });
+  return through(rows, [](at::Tensor hidden) { return hidden; });
 }
 
 at::Tensor CausalModel::loss(const Rows& rows, const at::Tensor& targets) const {
-  return call(wrapper, rows.ids,
-              [this, targets, segments = rows.segments, positions = rows.positions](const at::Tensor& ids) {
-                const Factors factors = head(hidden({ids, segments, positions}, nullptr));
-                return linear_cross_entropy(factors.x, factors.weight, targets);
-              });
+  return through(rows, [this, targets](const at::Tensor& hidden) {
+    const Factors factors = head(hidden);
+    return linear_cross_entropy(factors.x, factors.weight, targets);
+  });
 }
 
 at::Tensor CausalModel::next(const at::Tensor& ids, Cache& cache) const {

@@ -28,6 +28,17 @@ struct Rows {
 /// that go on a cache have no segments.
 Mask mask_of(const Rows& rows, const Cache* cache);
 
+/// Data that every layer of a decoder with rotary positions shares in one call. Copies are cheap.
+struct DecoderContext {
+  RopeTable rope;
+  Mask mask;
+};
+
+/// That of rows which follow the tokens in `cache`, with tables of `dtype`. Throws c10::Error with the name of the
+/// family for ids of another shape, and for more positions than `most`.
+DecoderContext context_of(const char* family, const Rows& rows, const Cache* cache, std::int64_t most,
+                          const RopeOptions& rope, at::ScalarType dtype);
+
 /// A decoder that predicts the next token of a text. Families derive from it and give hidden() and head(); the calls
 /// through the wrapper, the loss and generation are the same for all of them. A model knows nothing of sharding. Its
 /// parameters are fp32 and have Hugging Face's names.
@@ -61,6 +72,11 @@ class CausalModel : public torch::nn::Module, public Wrapped {
   virtual at::Tensor hidden(const Rows& rows, Cache* cache) const = 0;
   /// The factors of the logits. `hidden` is what the head reads.
   virtual Factors head(const at::Tensor& hidden) const = 0;
+
+ private:
+  /// `use` of the input of the head, as one call of the root.
+  template <class Use>
+  at::Tensor through(const Rows& rows, Use use) const;
 };
 
 /// A causal model of the usual parts: a trunk of embedding, blocks and final norm, and a head that is a table of its
@@ -81,9 +97,8 @@ class CausalModelOf : public CausalModel {
  protected:
   /// The names of trunk and head in a Hugging Face model. With a tied head there is no parameter of the head.
   CausalModelOf(const Config& config, const char* trunk, const char* head)
-      : config_(config), trunk_(register_module(trunk, std::make_shared<Trunk>(config))) {
-    if (config.tie_word_embeddings) return;
-    head_ = register_module(head, std::make_shared<Linear>(config.hidden_size, config.vocab_size));
+      : config_(config), trunk_(add_child<Trunk>(*this, trunk, config)) {
+    if (!config.tie_word_embeddings) head_ = add_child<Linear>(*this, head, config.hidden_size, config.vocab_size);
   }
   at::Tensor hidden(const Rows& rows, Cache* cache) const override { return trunk_->forward(rows, cache); }
   Factors head(const at::Tensor& hidden) const override {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
-#include <string>
-#include <utility>
 #include <variant>
 
 #include "spec/recipes.h"
@@ -35,6 +33,12 @@ bool equal_members(const Json& one, const Json& other) {
 const Json* given(const Json& object, std::string_view name) {
   const Json* value = object.find(name);
   return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+const Json* given(const Json& object, std::initializer_list<std::string_view> path) {
+  const Json* found = &object;
+  for (const auto name : path) found = found == nullptr ? nullptr : given(*found, name);
+  return found;
 }
 
 void want_member(const Json& config, std::string_view name, const Json& wanted) {
@@ -120,6 +124,12 @@ void write_members(Json& config, const spec::Values& values, const spec::Table& 
   for (const auto& row : family.keys) {
     if (row.name == spec::kPretrained || std::ranges::find(but_for, row.name) != but_for.end()) continue;
     if (const auto* value = values.find(row.name)) write_member(config, leaf_of_row(row.name), *value);
+  }
+}
+
+void write_absent_ids(Json& config, std::initializer_list<const char*> tokens) {
+  for (const char* token : tokens) {
+    if (!config.contains(token)) config[token] = nullptr;
   }
 }
 

@@ -28,6 +28,9 @@ inline constexpr std::uintmax_t kMostConfigBytes = 1 << 20;
 /// A member that is neither absent nor null, or null.
 const fsdp::Json* given(const fsdp::Json& object, std::string_view name);
 
+/// A member of a member, and so on: {"model", "config"}. Null where one of them is absent or null.
+const fsdp::Json* given(const fsdp::Json& object, std::initializer_list<std::string_view> path);
+
 /// Numbers compare as numbers: 2 and 2.0 are equal.
 bool equal_members(const fsdp::Json& one, const fsdp::Json& other);
 
@@ -64,6 +67,9 @@ void write_member(fsdp::Json& config, std::string_view name, const spec::Value& 
 /// Writes the values of the family's rows under their last names, but for these rows and model.pretrained.
 void write_members(fsdp::Json& config, const spec::Values& values, const spec::Table& family,
                    std::initializer_list<std::string_view> but_for = {});
+
+/// Writes null for tokens that the file lacks: transformers would take ids of its own tokenizer for them.
+void write_absent_ids(fsdp::Json& config, std::initializer_list<const char*> tokens);
 
 /// Writes a number as a whole one if it is one: 4 and not 4.0, which transformers 5 refuses where it wants a whole
 /// number.

@@ -19,13 +19,10 @@ void check_sizes(std::initializer_list<std::pair<const char*, std::int64_t>> siz
 /// Throws std::invalid_argument that tells the first contradiction.
 void check_no_conflict(const std::vector<spec::Conflict>& conflicts);
 
-}  // namespace worker
-
 // [Note: members of configuration files] A member that nobody reads may change what the model computes, and then the
 // result is wrong in silence. So every member of config.json is one of three: read, without effect here, or refused by
-// its name and value. The lists of a family are in its hf.cpp, and those of all families in config_members.cpp. A
+// its name and value. The lists of a family are in its _hf.cpp, and those of all families in config_members.cpp. A
 // member that no list has is refused. docs/model-files.md has the other files.
-namespace worker {
 
 /// A member that must have one value, because this program computes nothing else.
 struct OnlyValue {
@@ -52,14 +49,22 @@ void check_config(const fsdp::Json& config, const spec::Table& table, const Conf
 /// A value as it stands in a message, at most some 60 bytes of it.
 std::string shown_value(const fsdp::Json& value);
 
-}  // namespace worker
+// generation_config.json, and the same members where an old config.json has them.
+
+/// True if transformers has a member of this name for generation.
+bool is_of_generation(std::string_view member);
+
+/// Throws std::invalid_argument naming file, member, value and remedy for a member that would choose other tokens than
+/// `muster generate` does, such as a repetition_penalty of 1.1. How tokens are searched and drawn is said by the
+/// options of `muster generate`, so members such as temperature and num_beams have no effect. `file`: the name for
+/// messages. `is_whole`: the file has no other members than those of generation; others are refused then.
+void check_generation(const fsdp::Json& generation, std::string_view file, bool is_whole);
 
 // [Note: rope in config.json] transformers 4 reads `rope_scaling`, and beside it the base and the rotated share under
 // names of their own, such as `rope_theta`. transformers 5 reads `rope_scaling` if it holds anything, else
 // `rope_parameters`; of these objects it takes base and share too, and what they lack from beside them. A file in which
 // these places differ is not the same model everywhere, so it is refused. What only `rope_parameters` says is read: a
 // transformers 5 has written it.
-namespace worker {
 
 /// A number that a file may have in three places.
 struct RopeNumber {

@@ -4,12 +4,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "worker/models/bert/bert_hf.h"
-#include "worker/models/dinov2/dinov2_hf.h"
-#include "worker/models/gpt_neox/gpt_neox_hf.h"
-#include "worker/models/llama/llama_hf.h"
-#include "worker/models/t5/t5_hf.h"
-
 namespace worker {
 namespace {
 
@@ -29,6 +23,18 @@ std::vector<const Family*>& registered_families() {
 
 std::span<const Family* const> families() {
   return registered_families();
+}
+
+void draw_by_initializer_range(const spec::Values& values, const std::string& name, const at::Tensor& into,
+                               at::Generator& random) {
+  draw_normal(name, into, values.real("model.initializer_range"), random);
+}
+
+int layers_above_blocks(const spec::Values& values, const std::string& parameter, std::string_view blocks,
+                        std::string_view embeddings) {
+  const auto count = static_cast<int>(values.whole("model.num_hidden_layers"));
+  if (parameter.starts_with(blocks)) return count - std::stoi(parameter.substr(blocks.size()));
+  return parameter.starts_with(embeddings) ? count + 1 : 0;
 }
 
 spec::Values read_model(const Family& family, const ModelFiles& files) {

@@ -28,7 +28,7 @@ struct ModelFiles {
 };
 
 /// A family of models: its config.json, the names in its files, its first values, and what programs must know of it. A
-/// new family is a folder with such a row and one line in family.cpp; see docs/new-recipe.md.
+/// new family is a folder with such a row, which is declared below, and one line in family.cpp; see docs/new-recipe.md.
 ///
 /// `values` are those of the rows of `table`, with defaults where the rest is absent.
 struct Family {
@@ -61,8 +61,31 @@ struct Family {
   int (*layers_above)(const spec::Values& values, const std::string& parameter);
   /// A decoder without values; null in families without one. Throws std::invalid_argument naming key, value and remedy
   /// when the sizes contradict each other.
-  std::shared_ptr<CausalModel> (*make_causal)(const spec::Values& values);
+  std::shared_ptr<CausalModel> (*make_causal)(const spec::Values& values) = nullptr;
 };
+
+/// BERT as transformers stores it: BertForMaskedLM and BertForSequenceClassification. Files of BertForPreTraining and
+/// BertModel, files that name the norms' values gamma and beta, and files of one head for a model with the other are
+/// read, too. Heads and pooler may be lacking, and then training draws them.
+const Family& bert_family();
+/// DINOv2 as transformers stores it: Dinov2Model, or Dinov2WithRegistersModel where model.num_register_tokens is above
+/// 0. Files of transformers' models with a classifier, and of its backbones, are read as these.
+const Family& dinov2_family();
+/// GPT-NeoX as transformers stores it: GPTNeoXForCausalLM, from transformers 4 and 5. Pythia is one.
+const Family& gpt_neox_family();
+/// Llama and CodeLlama as transformers stores them: LlamaForCausalLM, from transformers 4 and 5.
+const Family& llama_family();
+/// T5 as transformers stores it: T5ForConditionalGeneration, of T5, T5 1.1 and Flan-T5.
+const Family& t5_family();
+
+/// A Family::draw of draw_normal() with model.initializer_range.
+void draw_by_initializer_range(const spec::Values& values, const std::string& name, const at::Tensor& into,
+                               at::Generator& random);
+
+/// A Family::layers_above for a model of model.num_hidden_layers blocks, whose parameters are called "<blocks>0.",
+/// "<blocks>1.", .., above the embeddings, whose names begin with `embeddings`.
+int layers_above_blocks(const spec::Values& values, const std::string& parameter, std::string_view blocks,
+                        std::string_view embeddings);
 
 /// The rows that the files of a model give: what `read` and `complete` make of them.
 spec::Values read_model(const Family& family, const ModelFiles& files);

@@ -9,8 +9,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #ifdef MUSTER_CUDA_KERNELS
-#include "worker/models/kernels/elementwise.h"
 #include "worker/models/kernels/kernel_launch.h"
+#include "worker/models/kernels/kernels.h"
 #endif
 
 namespace worker {

@@ -14,7 +14,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 
 #include "worker/models/fused_ops.h"
@@ -23,8 +22,8 @@
 #ifdef MUSTER_CUDA_KERNELS
 #include <ATen/ops/empty.h>
 
-#include "worker/models/kernels/cross_entropy.h"
 #include "worker/models/kernels/kernel_launch.h"
+#include "worker/models/kernels/kernels.h"
 #endif
 
 namespace worker {

@@ -10,7 +10,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <atomic>
-#include <optional>
 
 namespace worker {
 namespace {
@@ -121,8 +120,16 @@ at::Tensor embedding(const at::Tensor& weight, const at::Tensor& ids) {
   return EmbeddingFunction::apply(weight, ids);
 }
 
+std::string same_name(std::string_view in_file) {
+  return std::string(in_file);
+}
+
 std::string no_tensor(std::string_view, const spec::Values&) {
   return {};
+}
+
+bool no_parameter(std::string_view) {
+  return false;
 }
 
 std::string parameter_in(const FileNames& names, std::string_view in_file,
@@ -134,10 +141,6 @@ std::string parameter_in(const FileNames& names, std::string_view in_file,
   }
   if (std::string with = std::string(names.base) + plain; is_parameter(with)) return with;
   return plain;
-}
-
-std::string same_name(std::string_view in_file) {
-  return std::string(in_file);
 }
 
 void draw_normal(const std::string& name, const at::Tensor& values, double deviation, at::Generator& random) {

@@ -45,21 +45,23 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 /// the rows that were looked up and not the whole table. See [Note: gradients in place].
 at::Tensor embedding(const at::Tensor& weight, const at::Tensor& ids);
 
-/// No tensor, for FileNames.
+/// For FileNames: a parameter_of that changes nothing, no tensor, and no parameter.
+std::string same_name(std::string_view in_file);
 std::string no_tensor(std::string_view in_file, const spec::Values& model);
+bool no_parameter(std::string_view parameter);
 
 /// How the tensors in a family's files belong to the parameters of its models. No member is null.
 struct FileNames {
   /// The prefix that the base model's parameters have inside of a model with a head: "bert.". Files of the base model
   /// lack it.
-  std::string_view base;
+  std::string_view base = {};
   /// The parameter of a name in a file, spelt as that file spells it: "LayerNorm.gamma" becomes "LayerNorm.weight".
-  std::string (*parameter_of)(std::string_view in_file);
+  std::string (*parameter_of)(std::string_view in_file) = same_name;
   /// Tells whether the model does without that tensor, such as a table that old files hold, or a second name of a tied
   /// weight.
   bool (*may_ignore)(std::string_view in_file, const spec::Values& model);
   /// Tells whether training may draw that parameter where the files lack it, such as a head.
-  bool (*may_lack)(std::string_view parameter);
+  bool (*may_lack)(std::string_view parameter) = no_parameter;
   /// The tensor to which one must be equal, because the model has one parameter for both: the table of embeddings for a
   /// tied head. transformers 4 takes the table for both, and transformers 5 keeps a head that differs. Empty: none.
   std::string (*equal_to)(std::string_view in_file, const spec::Values& model) = no_tensor;
@@ -72,9 +74,6 @@ struct FileNames {
 /// name fits, it returns the first one, so that an error can name it.
 std::string parameter_in(const FileNames& names, std::string_view in_file,
                          const std::function<bool(const std::string& name)>& is_parameter);
-
-/// A parameter_of that changes nothing.
-std::string same_name(std::string_view in_file);
 
 /// Draws first values for elements of the parameter `name`, as transformers does for most families: ones for the
 /// weights of norms ("input_layernorm.weight", "LayerNorm.weight"), zeros for biases, and Normal(0, `deviation`) for

@@ -33,6 +33,15 @@ struct Change {
   std::function<bool(Variant&)> apply;
 };
 
+/// Sets a key to something else. Returns false where it is so already.
+template <class Value>
+bool set_key(Variant& run, Value& setting, Value to, const char* key, const char* text) {
+  if (setting == to) return false;
+  setting = to;
+  run.set(key, text);
+  return true;
+}
+
 bool shard_all(Variant& run) {
   auto& fsdp = run.config.fsdp;
   if (fsdp.strategy == Strategy::kFullShard && fsdp.reshard_after_forward) return false;
@@ -45,10 +54,7 @@ bool shard_all(Variant& run) {
 }
 
 bool save_in_place(Variant& run) {
-  if (!run.config.checkpoint.asynchronous) return false;
-  run.config.checkpoint.asynchronous = false;
-  run.set("checkpoint.asynchronous", "false");
-  return true;
+  return set_key(run, run.config.checkpoint.asynchronous, false, "checkpoint.asynchronous", "false");
 }
 
 bool leave_out_full_state(Variant& run) {
@@ -69,17 +75,11 @@ bool set_micro_batch(Variant& run, std::int64_t size) {
 }
 
 bool be_tight(Variant& run) {
-  if (run.config.fsdp.tight) return false;
-  run.config.fsdp.tight = true;
-  run.set("fsdp.tight", "true");
-  return true;
+  return set_key(run, run.config.fsdp.tight, true, "fsdp.tight", "true");
 }
 
 bool offload(Variant& run) {
-  if (run.config.fsdp.offload == spec::Offloading::kCpu) return false;
-  run.config.fsdp.offload = spec::Offloading::kCpu;
-  run.set("fsdp.offload", "cpu");
-  return true;
+  return set_key(run, run.config.fsdp.offload, spec::Offloading::kCpu, "fsdp.offload", "cpu");
 }
 
 bool recompute_blocks(Variant& run) {
@@ -94,10 +94,9 @@ bool recompute_blocks(Variant& run) {
 }
 
 bool compute_in_bf16(Variant& run) {
-  if (run.config.train.precision != spec::Precision::kFp32) return false;
-  run.config.train.precision = spec::Precision::kBf16;
-  run.set("train.precision", "bf16");
-  return true;
+  auto& precision = run.config.train.precision;
+  return precision == spec::Precision::kFp32 &&
+         set_key(run, precision, spec::Precision::kBf16, "train.precision", "bf16");
 }
 
 bool multiply_nodes(Variant& run, int factor) {

@@ -1,11 +1,8 @@
 #include "worker/recipes/ask_moves.h"
 
 #include <algorithm>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/usage_error.h"
 #include "data/chess/notation.h"

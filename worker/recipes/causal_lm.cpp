@@ -1,24 +1,108 @@
-#include "worker/recipes/causal_lm.h"
-
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
 #include <cmath>
+#include <map>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/usage_error.h"
 #include "fsdp/engine/initialize.h"
 #include "spec/tables/text_recipe_keys.h"
+#include "worker/adapters/low_rank.h"
 #include "worker/models/causal_model.h"
 #include "worker/recipes/ask_moves.h"
 #include "worker/recipes/data_of_run.h"
-#include "worker/recipes/lora.h"
+#include "worker/recipes/registry.h"
 #include "worker/train/evaluation.h"
 #include "worker/train/start_weights.h"
 #include "worker/train/strategy.h"
 
 namespace worker {
 namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+std::vector<std::string> layers_of(const spec::Lora& lora, const Family& family) {
+  if (lora.layers.empty() && family.lora_layers.empty()) {
+    throw base::UsageError("train.lora_layers is missing: the family " + std::string(family.name) +
+                           " has no usual layers for adapters; name linear layers of the model");
+  }
+  std::istringstream words(lora.layers.empty() ? std::string(family.lora_layers) : lora.layers);
+  std::vector<std::string> out;
+  for (std::string word; words >> word;) out.push_back(word);
+  return out;
+}
+
+/// The adapters of one part, whose own weights are frozen.
+class Adapters {
+ public:
+  /// Adds adapters to the chosen linear layers of the part's module, freezes all other parameters, and lets checkpoints
+  /// hold the adapters alone. Before the part is sharded. Throws base::UsageError naming train.lora_layers where a name
+  /// fits no layer. `family` must outlive the object.
+  Adapters(spec::Lora lora, const Family& family, Part& part)
+      : lora_(std::move(lora)),
+        shape_{.rank = lora_.rank, .alpha = lora_.alpha, .layers = layers_of(lora_, family)},
+        inputs_(add_adapters(*part.module, shape_, lora_.dropout, "train.lora_layers")) {
+    for (auto& item : part.module->named_parameters()) item.value().requires_grad_(is_of_adapter(item.key()));
+    part.saved = is_of_adapter;
+  }
+
+  /// Draws first values for elements of an adapter's parameter: A uniform in [-1, 1] / sqrt(in), B zero, as PEFT does.
+  void draw(const std::string& name, const at::Tensor& values, at::Generator& random) const {
+    for (const auto& [layer, inputs] : inputs_) {
+      if (name != adapter_a(layer)) continue;
+      const double bound = 1 / std::sqrt(static_cast<double>(inputs));
+      values.uniform_(-bound, bound, random);
+      return;
+    }
+    values.zero_();
+  }
+
+  /// Describes them in a checkpoint's extra, so that they can be used without the run file.
+  void note(fsdp::Json& extra) const { extra[kAdaptersOfExtra] = adapters_json(shape_); }
+
+  /// Completes an export: the whole model with W + (alpha / rank) B A, computed in fp32, in place of W; or, with
+  /// train.export_merged = false, the adapters alone as adapter_model.safetensors, and adapter_config.json, which names
+  /// `pretrained` as the model they belong to.
+  void complete(const std::string& pretrained, fsdp::ExportOptions& options) const {
+    if (lora_.merged) return complete_merged(options);
+    options.texts.clear();  // the files of the model itself describe it
+    options.file_stem = kAdapterStem;
+    options.name_of = [](const std::string& name) {
+      return is_of_adapter(name) ? std::optional(std::string(kPeftPrefix) + name) : std::nullopt;
+    };
+    fsdp::Json config = adapters_json(shape_);
+    config["peft_type"] = "LORA";
+    config["task_type"] = "CAUSAL_LM";
+    config["lora_dropout"] = lora_.dropout;
+    config["bias"] = "none";
+    config["fan_in_fan_out"] = false;
+    config["inference_mode"] = true;
+    config["base_model_name_or_path"] = pretrained;
+    options.texts[kAdapterConfigFile] = config.dump(2) + "\n";
+  }
+
+ private:
+  void complete_merged(fsdp::ExportOptions& options) const {
+    options.name_of = [](const std::string& name) { return is_of_adapter(name) ? std::nullopt : std::optional(name); };
+    options.value_of = [scale = shape_.scale(), inputs = inputs_](const std::string& name, const at::Tensor& value,
+                                                                  const auto& of_unit) {
+      if (!name.ends_with(kWeight)) return value;
+      const std::string layer = name.substr(0, name.size() - kWeight.size());
+      if (!inputs.contains(layer)) return value;
+      return value + scale * of_unit(adapter_b(layer)).matmul(of_unit(adapter_a(layer)));
+    };
+  }
+
+  const spec::Lora lora_;
+  const LowRank shape_;
+  std::map<std::string, std::int64_t> inputs_;  // by the name of the layer
+};
 
 class CausalLm : public Recipe {
  public:

@@ -8,24 +8,21 @@
 #include <numeric>
 #include <sstream>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "base/usage_error.h"
 #include "fsdp/engine/initialize.h"
 #include "spec/tables/bert_keys.h"
 #include "spec/tables/text_data_keys.h"
 #include "spec/tables/text_recipe_keys.h"
-#include "worker/batch/labelled.h"
+#include "worker/batch/encoder_texts.h"
 #include "worker/metrics/classification.h"
-#include "worker/models/bert/bert_hf.h"
 #include "worker/models/bert/bert_model.h"
 #include "worker/models/config_json.h"
 #include "worker/models/head_loss.h"
 #include "worker/recipes/data_of_run.h"
+#include "worker/recipes/registry.h"
 #include "worker/train/evaluation.h"
 #include "worker/train/settings.h"
-#include "worker/train/start_weights.h"
 
 namespace worker {
 namespace {
@@ -84,52 +81,16 @@ std::string list_of_labels(const std::vector<std::string>& labels) {
       (rows.size() == labels.size() ? ", or \"by_number\" if its rows are in the order of the data's labels" : ""));
 }
 
-}  // namespace
-
-std::vector<double> ClassRows::by_row(const std::vector<double>& by_label) const {
-  std::vector<double> out(by_label.size());
-  for (std::size_t label = 0; label < by_label.size(); ++label)
-    out[static_cast<std::size_t>(row_of[label])] = by_label[label];
-  return out;
-}
-
-ClassRows class_rows(const ChosenModel& model, const std::vector<std::string>& labels, spec::ClassHead head) {
-  ClassRows out = in_order_of(labels);
-  const bool is_known = model.files.tensors != nullptr;
-  if (model.files.config.is_null() || (is_known && !model.files.has(kHeadWeight))) return out;
-  out.is_drawn = is_known && head == spec::ClassHead::kNew;
-  if (out.is_drawn) return out;
-  const auto rows = names_of_rows(model);
-  if (is_known && head == spec::ClassHead::kByNumber) {
-    if (rows.size() != labels.size()) refuse_rows(model, rows, labels);
-    return out;
-  }
-  const auto by_name = rows_by_name(rows, labels);
-  if (by_name.empty()) {
-    if (is_known) refuse_rows(model, rows, labels);
-    return out;  // a plan without the files, or a checkpoint of other data, which the resume refuses
-  }
-  out.row_of = by_name;
-  for (std::size_t label = 0; label < labels.size(); ++label)
-    out.labels[static_cast<std::size_t>(by_name[label])] = labels[label];
-  return out;
-}
-
-namespace {
-
 constexpr const char* kConfusion = "confusion";
 
-class Classify : public Recipe {
+class Classify : public FolderRecipe {
  public:
   explicit Classify(const RunConfig& config)
-      : config_(config),
+      : FolderRecipe(config, data::format::Kind::kLabelled),
         options_(spec::bind<spec::Classify>(spec::classify(), config.values)),
         length_(spec::bind<spec::Sequence>(spec::sequence(), config.values).sequence_length),
-        folder_(config, data::format::Kind::kLabelled),
         chosen_(choose_model(config, folder_.vocabulary())),
         rows_(class_rows(chosen_, labels_of_data(), options_.head)) {}
-
-  std::string data_source() const override { return folder_.source(); }
 
   RunData open_data(const std::string&, const agent::rank::RankEnvironment& place) override {
     RunData out = folder_.open(place, chosen_.values.whole("model.vocab_size"));
@@ -142,10 +103,6 @@ class Classify : public Recipe {
     train_ = labelled_texts(folder_.data().train, options);
     if (folder_.data().validation) validation_ = labelled_texts(folder_.data().validation, options);
     return out;
-  }
-
-  std::shared_ptr<const BatchSource> data(Split split) const override {
-    return split == Split::kTrain ? train_ : validation_;
   }
 
   Batch of_sizes(std::int64_t samples) const override {
@@ -241,19 +198,45 @@ class Classify : public Recipe {
     for (std::string line; std::getline(lines, line);) log.say(line);
   }
 
-  const RunConfig& config_;
   const spec::Classify options_;
   const std::int64_t length_;
-  FolderOfRun folder_;
   const ChosenModel chosen_;
   const ClassRows rows_;
-  std::shared_ptr<const BatchSource> train_, validation_;
   std::vector<double> weights_;  // by class; empty: all alike
   at::Tensor class_weights_;
   std::shared_ptr<BertForSequenceClassification> model_;
 };
 
 }  // namespace
+
+std::vector<double> ClassRows::by_row(const std::vector<double>& by_label) const {
+  std::vector<double> out(by_label.size());
+  for (std::size_t label = 0; label < by_label.size(); ++label)
+    out[static_cast<std::size_t>(row_of[label])] = by_label[label];
+  return out;
+}
+
+ClassRows class_rows(const ChosenModel& model, const std::vector<std::string>& labels, spec::ClassHead head) {
+  ClassRows out = in_order_of(labels);
+  const bool is_known = model.files.tensors != nullptr;
+  if (model.files.config.is_null() || (is_known && !model.files.has(kHeadWeight))) return out;
+  out.is_drawn = is_known && head == spec::ClassHead::kNew;
+  if (out.is_drawn) return out;
+  const auto rows = names_of_rows(model);
+  if (is_known && head == spec::ClassHead::kByNumber) {
+    if (rows.size() != labels.size()) refuse_rows(model, rows, labels);
+    return out;
+  }
+  const auto by_name = rows_by_name(rows, labels);
+  if (by_name.empty()) {
+    if (is_known) refuse_rows(model, rows, labels);
+    return out;  // a plan without the files, or a checkpoint of other data, which the resume refuses
+  }
+  out.row_of = by_name;
+  for (std::size_t label = 0; label < labels.size(); ++label)
+    out.labels[static_cast<std::size_t>(by_name[label])] = labels[label];
+  return out;
+}
 
 std::unique_ptr<Recipe> make_classify(const RunConfig& config) {
   return std::make_unique<Classify>(config);

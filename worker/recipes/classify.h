@@ -1,12 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "spec/tables/text_recipe_keys.h"
-#include "worker/train/recipe.h"
 #include "worker/train/start_weights.h"
 
 namespace worker {
@@ -28,8 +26,5 @@ struct ClassRows {
 /// Throws base::UsageError naming the labels of both sides, the key and its values where the rows of the file do not
 /// fit the data.
 ClassRows class_rows(const ChosenModel& model, const std::vector<std::string>& labels, spec::ClassHead head);
-
-/// The recipe that trains an encoder to sort texts into classes.
-std::unique_ptr<Recipe> make_classify(const RunConfig& config);
 
 }  // namespace worker

@@ -1,18 +1,20 @@
 #include "worker/recipes/data_of_run.h"
 
-#include <filesystem>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
-#include "base/command.h"
 #include "base/usage_error.h"
 #include "data/format/tokenizer_files.h"
 #include "spec/limits.h"
-#include "worker/batch/causal_rows.h"
 #include "worker/train/prepare_source.h"
 
 namespace worker {
+namespace {
+
+constexpr std::string_view kBytes = "bytes";
+
+}  // namespace
 
 FolderOfRun::FolderOfRun(const RunConfig& config, data::format::Kind kind)
     : FolderOfRun(config, kind, config.data_options.prepared, "", "") {}
@@ -60,7 +62,7 @@ RunData FolderOfRun::open(const agent::rank::RankEnvironment& place, std::int64_
 
 std::string FolderOfRun::tokenizer_path() const {
   if (!tokenizer_.empty()) return tokenizer_;
-  if (description_ && description_->tokenizer_kind == "bytes") return "bytes";
+  if (description_ && description_->tokenizer_kind == kBytes) return std::string(kBytes);
   return (folder_ / data::format::kTokenizerFolder).native();
 }
 
@@ -74,12 +76,6 @@ void FolderOfRun::note_tokenizer(fsdp::Json& extra) const {
 std::vector<std::filesystem::path> FolderOfRun::tokenizer_files() const {
   return data::format::tokenizer_files(folder_ / data::format::kTokenizerFolder);
 }
-
-namespace {
-
-constexpr std::string_view kBytes = "bytes";
-
-}  // namespace
 
 TextOfRun::TextOfRun(const RunConfig& config) : config_(config) {
   if (!is_source()) {
@@ -115,7 +111,7 @@ RunData TextOfRun::open_folder(const agent::rank::RankEnvironment& place, std::i
     const std::int64_t length = config_.data.sequence_length;
     if (config_.data.packing == spec::Packing::kDocuments)
       return packed_documents(split, length, static_cast<std::uint64_t>(config_.train.seed));
-    return all_rows_of(stream_of(split), length,
+    return all_rows_of(std::make_shared<TokenStream>(split), length,
                        std::string("the split ") + name + " of " + config_.data_options.prepared);
   };
   rows_.train = rows(folder_->data().train, "train");
@@ -141,7 +137,8 @@ RunData TextOfRun::open_source(const std::string& began_with, const agent::rank:
   RunData out = folder_->open(place, model_vocabulary);
   out.name = note.empty() ? folder_->description()->source : "the text that the run began with";
   out.note = note;
-  rows_ = split_rows(stream_of(folder_->data().train), config_.data.sequence_length, config_.data.validation_fraction);
+  rows_ = split_rows(std::make_shared<TokenStream>(folder_->data().train), config_.data.sequence_length,
+                     config_.data.validation_fraction);
   return out;
 }
 

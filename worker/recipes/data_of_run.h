@@ -57,6 +57,22 @@ class FolderOfRun {
   std::optional<PreparedData> data_;
 };
 
+/// A recipe with one folder of prepared data. open_data() sets the samples of both splits.
+class FolderRecipe : public Recipe {
+ public:
+  std::string data_source() const override { return folder_.source(); }
+  std::shared_ptr<const BatchSource> data(Split split) const override {
+    return split == Split::kTrain ? train_ : validation_;
+  }
+
+ protected:
+  FolderRecipe(const RunConfig& config, data::format::Kind kind) : config_(config), folder_(config, kind) {}
+
+  const RunConfig& config_;
+  FolderOfRun folder_;
+  std::shared_ptr<const BatchSource> train_, validation_;
+};
+
 /// The text of a run that predicts tokens: a folder of prepared data that the run names (data.prepared), or one that is
 /// made of a source when the run begins (data.source). With data.packing = "chunks" all tokens are one stream, cut into
 /// rows of data.sequence_length. With "documents" rows hold whole documents that do not see each other.

@@ -1,7 +1,4 @@
-#include "worker/recipes/dino.h"
-
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -20,10 +17,11 @@
 #include "worker/batch/images.h"
 #include "worker/metrics/nearest_neighbours.h"
 #include "worker/models/config_json.h"
-#include "worker/models/dinov2/dinov2_hf.h"
+#include "worker/models/dinov2/dinov2_model.h"
 #include "worker/models/dinov2/heads.h"
 #include "worker/recipes/data_of_run.h"
 #include "worker/recipes/dino_loss.h"
+#include "worker/recipes/registry.h"
 #include "worker/train/evaluation.h"
 #include "worker/train/start_weights.h"
 #include "worker/train/strategy.h"
@@ -49,16 +47,13 @@ double cosine(double from, double to, double share) {
   return to + (from - to) * (1 + std::cos(std::numbers::pi * std::clamp(share, 0.0, 1.0))) / 2;
 }
 
-class Dino : public Recipe {
+class Dino : public FolderRecipe {
  public:
   explicit Dino(const RunConfig& config)
-      : config_(config),
-        folder_(config, data::format::Kind::kImages),
+      : FolderRecipe(config, data::format::Kind::kImages),
         chosen_(choose_model(config, 0)),
         options_(spec::bind<spec::Dino>(spec::dino(), chosen_.values)),
         backbone_(spec::bind<spec::Dinov2>(spec::dinov2(), chosen_.values)) {}
-
-  std::string data_source() const override { return folder_.source(); }
 
   RunData open_data(const std::string&, const agent::rank::RankEnvironment& place) override {
     if (backbone_.num_channels != kChannels) {
@@ -70,10 +65,6 @@ class Dino : public Recipe {
     bank_ = images_of(folder_.data().train, options_.global_crops_size);
     if (folder_.data().validation) validation_ = images_of(folder_.data().validation, options_.global_crops_size);
     return out;
-  }
-
-  std::shared_ptr<const BatchSource> data(Split split) const override {
-    return split == Split::kTrain ? train_ : validation_;
   }
 
   Batch of_sizes(std::int64_t samples) const override {
@@ -330,12 +321,10 @@ class Dino : public Recipe {
     return knn_accuracy(bank.rows, bank.labels, queries.rows, queries.labels, options_.knn_neighbours, kKnnTemperature);
   }
 
-  const RunConfig& config_;
-  FolderOfRun folder_;
   const ChosenModel chosen_;
   const spec::Dino options_;
   const spec::Dinov2 backbone_;
-  std::shared_ptr<const BatchSource> train_, bank_, validation_;
+  std::shared_ptr<const BatchSource> bank_;
   std::shared_ptr<SelfDistilled> student_, teacher_;
   Parts* parts_ = nullptr;
   at::Tensor dino_centre_, ibot_centre_;

@@ -6,7 +6,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/log_softmax.h>
-#include <ATen/ops/matmul.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/where.h>
 #include <c10/util/Exception.h>
@@ -30,6 +29,32 @@ void check_centre(const at::Tensor& centre, const at::Tensor& answers, const cha
 
 void check_temperature(double temperature, const char* place) {
   TORCH_CHECK(temperature > 0, place, ": got temperature ", temperature, "; want a number above 0");
+}
+
+/// -sum(targets * log softmax(student / temperature)) of each row.
+at::Tensor dino_cross_entropy(const at::Tensor& log_shares, const at::Tensor& targets) {
+  return -(targets * log_shares).sum(-1);
+}
+
+at::Tensor log_shares_of(const at::Tensor& answers, double temperature) {
+  return at::log_softmax(answers.to(at::kFloat) / temperature, -1);
+}
+
+/// `least`: below it a distance counts as this one, and has no gradient.
+at::Tensor koleo_of_crops(const at::Tensor& rows, double least) {
+  constexpr double kEps = 1e-8;
+  const at::Tensor x = rows / at::linalg_vector_norm(rows, 2, {-1}, /*keepdim=*/true).clamp_min(kEps);
+  at::Tensor nearest;
+  {
+    const at::NoGradGuard no_grad;
+    at::Tensor products = x.matmul(x.t());
+    products.fill_diagonal_(-1);
+    nearest = std::get<1>(products.max(1));
+  }
+  // Equal rows would have no gradient without the first epsilon, and no logarithm without the second.
+  at::Tensor distance = at::linalg_vector_norm(x - x.index_select(0, nearest) + kEps, 2, {-1});
+  if (least > 0) distance = distance.clamp_min(least);
+  return -(distance + kEps).log().mean();
 }
 
 }  // namespace
@@ -77,36 +102,6 @@ at::Tensor sinkhorn_knopp(const at::Tensor& answers, double temperature, std::in
   }
   return shares;
 }
-
-namespace {
-
-/// -sum(targets * log softmax(student / temperature)) of each row.
-at::Tensor dino_cross_entropy(const at::Tensor& log_shares, const at::Tensor& targets) {
-  return -(targets * log_shares).sum(-1);
-}
-
-at::Tensor log_shares_of(const at::Tensor& answers, double temperature) {
-  return at::log_softmax(answers.to(at::kFloat) / temperature, -1);
-}
-
-/// `least`: below it a distance counts as this one, and has no gradient.
-at::Tensor koleo_of_crops(const at::Tensor& rows, double least) {
-  constexpr double kEps = 1e-8;
-  const at::Tensor x = rows / at::linalg_vector_norm(rows, 2, {-1}, /*keepdim=*/true).clamp_min(kEps);
-  at::Tensor nearest;
-  {
-    const at::NoGradGuard no_grad;
-    at::Tensor products = x.matmul(x.t());
-    products.fill_diagonal_(-1);
-    nearest = std::get<1>(products.max(1));
-  }
-  // Equal rows would have no gradient without the first epsilon, and no logarithm without the second.
-  at::Tensor distance = at::linalg_vector_norm(x - x.index_select(0, nearest) + kEps, 2, {-1});
-  if (least > 0) distance = distance.clamp_min(least);
-  return -(distance + kEps).log().mean();
-}
-
-}  // namespace
 
 at::Tensor dino_loss(const at::Tensor& global, const at::Tensor& local, const at::Tensor& targets,
                      double student_temperature) {

@@ -35,14 +35,11 @@ at::Tensor updated_centre(const at::Tensor& centre, const at::Tensor& answers, d
 at::Tensor sinkhorn_knopp(const at::Tensor& answers, double temperature, std::int64_t rounds,
                           const ReduceOverRanks& sum, const ReduceOverRanks& max);
 
-}  // namespace worker
-
 // The losses of self-distillation with two global crops and some local ones of each image (Oquab et al., "DINOv2",
 // arXiv 2304.07193), as facebookresearch/dinov2 adds them up. A student's answers are [rows, prototypes] as its heads
 // give them, and targets are shares of the same shape that sum to 1 in each row. Everything is
 // computed in fp32. A loss is a tensor of one number, the mean over the micro-batch, whose gradient goes to the student
 // alone. Throws c10::Error naming shapes that do not fit.
-namespace worker {
 
 inline constexpr std::int64_t kGlobalCrops = 2;
 

@@ -1,5 +1,3 @@
-#include "worker/recipes/masked_lm.h"
-
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 
@@ -7,27 +5,24 @@
 #include "spec/tables/bert_keys.h"
 #include "spec/tables/text_data_keys.h"
 #include "spec/tables/text_recipe_keys.h"
-#include "worker/batch/masked.h"
-#include "worker/models/bert/bert_hf.h"
+#include "worker/batch/encoder_texts.h"
 #include "worker/models/bert/bert_model.h"
 #include "worker/models/config_json.h"
 #include "worker/recipes/data_of_run.h"
+#include "worker/recipes/registry.h"
 #include "worker/train/evaluation.h"
 #include "worker/train/start_weights.h"
 
 namespace worker {
 namespace {
 
-class MaskedLm : public Recipe {
+class MaskedLm : public FolderRecipe {
  public:
   explicit MaskedLm(const RunConfig& config)
-      : config_(config),
+      : FolderRecipe(config, data::format::Kind::kTokens),
         options_(spec::bind<spec::MaskedLm>(spec::masked_lm(), config.values)),
         length_(spec::bind<spec::Sequence>(spec::sequence(), config.values).sequence_length),
-        folder_(config, data::format::Kind::kTokens),
         chosen_(choose_model(config, ids())) {}
-
-  std::string data_source() const override { return folder_.source(); }
 
   RunData open_data(const std::string&, const agent::rank::RankEnvironment& place) override {
     RunData out = folder_.open(place, chosen_.values.whole("model.vocab_size"));
@@ -39,10 +34,6 @@ class MaskedLm : public Recipe {
     train_ = masked_texts(folder_.data().train, options);
     if (folder_.data().validation) validation_ = masked_texts(folder_.data().validation, options);
     return out;
-  }
-
-  std::shared_ptr<const BatchSource> data(Split split) const override {
-    return split == Split::kTrain ? train_ : validation_;
   }
 
   Batch of_sizes(std::int64_t samples) const override {
@@ -110,12 +101,9 @@ class MaskedLm : public Recipe {
     return {masked, batch.at("targets").flatten().index_select(0, masked)};
   }
 
-  const RunConfig& config_;
   const spec::MaskedLm options_;
   const std::int64_t length_;
-  FolderOfRun folder_;
   const ChosenModel chosen_;
-  std::shared_ptr<const BatchSource> train_, validation_;
   std::shared_ptr<BertForMaskedLm> model_;
 };
 

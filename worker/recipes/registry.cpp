@@ -2,14 +2,8 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 
 #include "base/usage_error.h"
-#include "worker/recipes/causal_lm.h"
-#include "worker/recipes/classify.h"
-#include "worker/recipes/dino.h"
-#include "worker/recipes/masked_lm.h"
-#include "worker/recipes/seq2seq.h"
 
 namespace worker {
 namespace {

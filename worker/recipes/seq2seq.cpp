@@ -1,5 +1,3 @@
-#include "worker/recipes/seq2seq.h"
-
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -13,12 +11,11 @@
 #include "spec/tables/text_recipe_keys.h"
 #include "worker/batch/pairs.h"
 #include "worker/generate/decode.h"
-#include "worker/generate/generate_t5.h"
 #include "worker/metrics/rouge.h"
-#include "worker/models/t5/t5_hf.h"
 #include "worker/models/t5/t5_model.h"
 #include "worker/recipes/ask_moves.h"
 #include "worker/recipes/data_of_run.h"
+#include "worker/recipes/registry.h"
 #include "worker/train/evaluation.h"
 #include "worker/train/start_weights.h"
 #include "worker/train/strategy.h"
@@ -36,16 +33,18 @@ fsdp::ShardOptions with_wide_sums(const torch::nn::Module& /*unit*/, fsdp::Shard
   return options;
 }
 
-class Seq2Seq : public Recipe {
+data::format::Kind kind_of(const RunConfig& config) {
+  const auto objective = spec::bind<spec::Seq2Seq>(spec::seq2seq(), config.values).objective;
+  return objective == spec::Objective::kPairs ? data::format::Kind::kPairs : data::format::Kind::kTokens;
+}
+
+class Seq2Seq : public FolderRecipe {
  public:
   explicit Seq2Seq(const RunConfig& config)
-      : config_(config),
+      : FolderRecipe(config, kind_of(config)),
         options_(spec::bind<spec::Seq2Seq>(spec::seq2seq(), config.values)),
         sizes_{spec::bind<spec::Sequence>(spec::sequence(), config.values).sequence_length, options_.target_length},
-        folder_(config, is_pairs() ? data::format::Kind::kPairs : data::format::Kind::kTokens),
         chosen_(chosen_of(config)) {}
-
-  std::string data_source() const override { return folder_.source(); }
 
   RunData open_data(const std::string&, const agent::rank::RankEnvironment& place) override {
     RunData out = folder_.open(place, chosen_.values.whole("model.vocab_size"));
@@ -53,10 +52,6 @@ class Seq2Seq : public Recipe {
     if (folder_.data().validation) validation_ = source_of(folder_.data().validation);
     if (writes_answers()) decode_ = decode_text();
     return out;
-  }
-
-  std::shared_ptr<const BatchSource> data(Split split) const override {
-    return split == Split::kTrain ? train_ : validation_;
   }
 
   Batch of_sizes(std::int64_t samples) const override {
@@ -179,12 +174,9 @@ class Seq2Seq : public Recipe {
     evaluation.add("validation/rougeLsum", scores.l_sum.f1, 1);
   }
 
-  const RunConfig& config_;
   const spec::Seq2Seq options_;
   const PairOptions sizes_;
-  FolderOfRun folder_;
   const ChosenModel chosen_;
-  std::shared_ptr<const BatchSource> train_, validation_;
   DecodeText decode_;
   std::shared_ptr<T5ForConditionalGeneration> model_;
   std::unique_ptr<EncoderDecoder> answers_;

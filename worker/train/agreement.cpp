@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <cstdint>
 
 namespace worker {
 namespace {

@@ -42,7 +42,7 @@ struct Agreement {
   double next_weight = 0;      ///< of the next step's batches, see Batch::weight
   double next_tokens = 0;      ///< of these batches
   agent::rank::StopKind stop = agent::rank::StopKind::kNone;
-  agent::rank::TraceWish trace;  ///< see [Note: one step on all ranks] in worker/train/step_trace_requests.h
+  agent::rank::TraceWish trace;  ///< see [Note: one step on all ranks] in worker/train/step_trace.h
 };
 
 /// The all-gather of [Note: leaving together] in worker/train/run.h. It starts before the last backward, and is read

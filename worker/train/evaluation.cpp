@@ -1,32 +1,21 @@
 #include "worker/train/evaluation.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 
+#include "worker/train/recipe.h"
+
 namespace worker {
 
-/// Settings that are put back at the end, also after an exception.
-struct Evaluation::Guards {
-  explicit Guards(Parts& all) : parts(all) { parts.set_training(false); }
-  ~Guards() { parts.set_training(true); }
-  Guards(const Guards&) = delete;
-  Guards& operator=(const Guards&) = delete;
-
-  Parts& parts;
-  AveragedWeights averaged{parts.optimizer()};
-  const at::NoGradGuard no_grad;
-};
-
 Evaluation::Evaluation(const RunConfig& config, const BatchSplit& split, Parts& parts, const BatchSource* validation)
-    : config_(config),
-      split_(split),
-      parts_(parts),
-      validation_(validation),
-      guards_(std::make_unique<Guards>(parts)) {}
+    : config_(config), split_(split), parts_(parts), validation_(validation) {
+  parts_.set_training(false);
+}
 
-Evaluation::~Evaluation() = default;
+Evaluation::~Evaluation() {
+  parts_.set_training(true);
+}
 
 std::int64_t Evaluation::samples() const {
   if (validation_ == nullptr) return 0;
@@ -87,10 +76,17 @@ std::vector<std::int64_t> Evaluation::agreed(std::string_view tally) {
 }
 
 std::vector<agent::rank::SeriesValue> Evaluation::finish() {
-  guards_->averaged.end();
+  averaged_.end();
   std::vector<agent::rank::SeriesValue> out;
   for (const Mean& of_series : means_) out.push_back({of_series.series, value(of_series.series)});
   return out;
+}
+
+void Recipe::evaluate(Evaluation& evaluation) {
+  evaluation.each([&](const Batch& batch, bool counts) {
+    const double sum = loss(batch).sum.item<double>();
+    if (counts) evaluation.add("validation/loss", sum, batch.weight);
+  });
 }
 
 }  // namespace worker

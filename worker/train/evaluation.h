@@ -1,10 +1,11 @@
 #pragma once
 
+#include <ATen/core/grad_mode.h>
+
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -95,8 +96,8 @@ class Evaluation {
   const BatchSplit& split_;
   Parts& parts_;
   const BatchSource* validation_;
-  struct Guards;
-  std::unique_ptr<Guards> guards_;
+  AveragedWeights averaged_{parts_.optimizer()};
+  const at::NoGradGuard no_grad_;
   std::vector<Mean> means_;
   std::map<std::string, std::vector<std::int64_t>, std::less<>> tallies_;
 };

@@ -72,56 +72,6 @@ void claim(const std::string& target, const std::string& owner) {
   }
 }
 
-}  // namespace
-
-std::string export_claim_file(const std::string& target) {
-  fs::path path = fs::absolute(target).lexically_normal();
-  if (path.filename().empty()) path = path.parent_path();
-  return (path.parent_path() / (".tmp-export-" + path.filename().native() + "-claim")).native();
-}
-
-ExportClaims::ExportClaims(const RunConfig& config, const agent::rank::RankEnvironment& environment)
-    : exports_(config.exports), owner_(owner_of(config, environment)) {}
-
-std::vector<std::string> ExportClaims::announce() {
-  auto out = others();
-  for (const Target& target : targets_of(exports_)) claim(target.path, owner_);
-  return out;
-}
-
-std::vector<std::string> ExportClaims::news() {
-  return others();
-}
-
-void ExportClaims::withdraw() {
-  for (const Target& target : targets_of(exports_)) {
-    std::error_code ignored;
-    if (claimed_by(target.path) == owner_) fs::remove(export_claim_file(target.path), ignored);
-  }
-}
-
-std::vector<std::string> ExportClaims::others() {
-  std::vector<std::string> out;
-  const auto tell = [&](std::string text) {
-    if (std::ranges::find(told_, text) != told_.end()) return;
-    told_.push_back(text);
-    out.push_back(std::move(text));
-  };
-  for (const Target& target : targets_of(exports_)) {
-    const std::string place = std::string(target.key) + " = \"" + target.path + "\"", now = target.written_by(),
-                      later = claimed_by(target.path);
-    if (!now.empty() && now != owner_) tell(place + " holds the export of " + now + ", which this one replaces");
-    if (!later.empty() && later != owner_ && later != now)
-      tell(place + " is also where " + later +
-           " exports, unless it has ended without one; the later export replaces the earlier one");
-  }
-  return out;
-}
-
-namespace {
-
-namespace fs = std::filesystem;
-
 at::ScalarType exported_dtype(const RunConfig& config) {
   return dtype_of(config.exports.dtype.value_or(config.train.precision));
 }
@@ -152,14 +102,14 @@ void check_writable(const fs::path& folder, const std::string& place) {
   }
 }
 
-/// True if an earlier run has written the file.
-bool is_full_state(const fs::path& file) {
+/// A member of a safetensors file's metadata; empty: there is none, or no such file.
+std::string metadata_of(const fs::path& file, const char* name) {
   try {
     const auto& metadata = fsdp::SafetensorsReader(file).metadata();
-    const auto mark = metadata.find(kWrittenBy);
-    return mark != metadata.end() && mark->second == kFullState;
+    const auto found = metadata.find(name);
+    return found == metadata.end() ? std::string() : found->second;
   } catch (const c10::Error&) {
-    return false;
+    return {};
   }
 }
 
@@ -170,7 +120,7 @@ void check_full_state_file(const spec::Exports& exports) {
   std::error_code error;
   if (exports.full_state_file.ends_with('/') || fs::is_directory(file, error))
     throw base::UsageError(place + "this is a folder; name a file, such as model.safetensors in it");
-  if (fs::exists(file, error) && !is_full_state(file))
+  if (fs::exists(file, error) && metadata_of(file, kWrittenBy) != kFullState)  // an earlier run may have written it
     throw base::UsageError(place +
                            "there is a file that no earlier run has written there; choose another path, or remove it");
   for (fs::path above = file.parent_path(); above != above.parent_path(); above = above.parent_path()) {
@@ -245,6 +195,46 @@ std::optional<std::string> write_full_state(const std::string& path, fsdp::Shard
 
 }  // namespace
 
+std::string export_claim_file(const std::string& target) {
+  fs::path path = fs::absolute(target).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();
+  return (path.parent_path() / (".tmp-export-" + path.filename().native() + "-claim")).native();
+}
+
+ExportClaims::ExportClaims(const RunConfig& config, const agent::rank::RankEnvironment& environment)
+    : exports_(config.exports), owner_(owner_of(config, environment)) {}
+
+std::vector<std::string> ExportClaims::announce() {
+  auto out = news();
+  for (const Target& target : targets_of(exports_)) claim(target.path, owner_);
+  return out;
+}
+
+void ExportClaims::withdraw() {
+  for (const Target& target : targets_of(exports_)) {
+    std::error_code ignored;
+    if (claimed_by(target.path) == owner_) fs::remove(export_claim_file(target.path), ignored);
+  }
+}
+
+std::vector<std::string> ExportClaims::news() {
+  std::vector<std::string> out;
+  const auto tell = [&](std::string text) {
+    if (std::ranges::find(told_, text) != told_.end()) return;
+    told_.push_back(text);
+    out.push_back(std::move(text));
+  };
+  for (const Target& target : targets_of(exports_)) {
+    const std::string place = std::string(target.key) + " = \"" + target.path + "\"", now = target.written_by(),
+                      later = claimed_by(target.path);
+    if (!now.empty() && now != owner_) tell(place + " holds the export of " + now + ", which this one replaces");
+    if (!later.empty() && later != owner_ && later != now)
+      tell(place + " is also where " + later +
+           " exports, unless it has ended without one; the later export replaces the earlier one");
+  }
+  return out;
+}
+
 bool exports_anything(const RunConfig& config) {
   return !config.exports.folder.empty() || !config.exports.full_state_file.empty();
 }
@@ -255,13 +245,7 @@ void check_export(const RunConfig& config) {
 }
 
 std::string full_state_origin(const std::string& path) {
-  try {
-    const auto& metadata = fsdp::SafetensorsReader(path).metadata();
-    const auto origin = metadata.find(kOrigin);
-    return origin == metadata.end() ? std::string() : origin->second;
-  } catch (const c10::Error&) {
-    return {};
-  }
+  return metadata_of(path, kOrigin);
 }
 
 std::vector<std::string> export_trained(const RunConfig& config, Recipe& recipe, Parts& parts,

@@ -32,8 +32,6 @@ class ExportClaims {
   void withdraw();
 
  private:
-  std::vector<std::string> others();
-
   const spec::Exports exports_;
   const std::string owner_;
   std::vector<std::string> told_;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -39,10 +38,6 @@ std::string objection(const std::filesystem::path& fence, std::int64_t job, std:
 Fence::Fence(std::filesystem::path folder, std::int64_t job, std::int64_t attempt)
     : folder_(std::move(folder)), job_(job), attempt_(attempt) {}
 
-Fence::~Fence() {
-  release();
-}
-
 std::string Fence::may_write() const {
   return attempt_ == 0 ? std::string() : objection(folder_ / agent::protocol::kFenceFile, job_, attempt_);
 }
@@ -51,9 +46,9 @@ std::string Fence::may_commit() {
   if (attempt_ == 0) return {};
   release();
   const auto path = folder_ / agent::protocol::kFenceLock;
-  lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock_ < 0) return "cannot open " + path.native() + ": " + std::strerror(errno);
-  while (::flock(lock_, LOCK_SH) != 0) {
+  lock_ = base::Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock_) return "cannot open " + path.native() + ": " + std::strerror(errno);
+  while (::flock(lock_.get(), LOCK_SH) != 0) {
     if (errno == EINTR) continue;
     const std::string why = std::strerror(errno);
     release();
@@ -62,11 +57,6 @@ std::string Fence::may_commit() {
   std::string against = objection(folder_ / agent::protocol::kFenceFile, job_, attempt_);
   if (!against.empty()) release();
   return against;
-}
-
-void Fence::release() {
-  if (lock_ >= 0) ::close(lock_);
-  lock_ = -1;
 }
 
 }  // namespace worker

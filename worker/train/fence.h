@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string>
 
+#include "base/fd.h"
+
 namespace worker {
 
 /// Keeps ranks of an old attempt from writing into the job's checkpoint folder.
@@ -18,9 +20,6 @@ class Fence {
  public:
   /// `job` and `attempt` are those of this rank. Attempt 0 means that there is no controller and no fence.
   Fence(std::filesystem::path folder, std::int64_t job, std::int64_t attempt);
-  ~Fence();
-  Fence(const Fence&) = delete;
-  Fence& operator=(const Fence&) = delete;
 
   /// Empty when this attempt may write into the folder, otherwise the reason against it. Takes no lock and does not
   /// block. Fits CheckpointOptions::may_write.
@@ -31,13 +30,13 @@ class Fence {
   std::string may_commit();
 
   /// Releases the lock, if held.
-  void release();
+  void release() { lock_.reset(); }
 
  private:
   std::filesystem::path folder_;
   std::int64_t job_;
   std::int64_t attempt_;
-  int lock_ = -1;
+  base::Fd lock_;
 };
 
 }  // namespace worker

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <stdexcept>
-#include <string>
 
 #include "base/usage_error.h"
 #include "spec/key_names.h"
@@ -26,28 +25,36 @@ bool names_a_gpu(const char* visible) {
 
 }  // namespace
 
+std::optional<GpuMemory> gpu_memory([[maybe_unused]] c10::Device device) {
 #ifdef MUSTER_WITH_CUDA
-
-std::optional<GpuMemory> gpu_memory(c10::Device device) {
-  if (!device.is_cuda()) return std::nullopt;
-  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
-  return GpuMemory{stats.allocated_bytes[0].peak, stats.reserved_bytes[0].current};
+  if (device.is_cuda()) {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+    return GpuMemory{stats.allocated_bytes[0].peak, stats.reserved_bytes[0].current};
+  }
+#endif
+  return std::nullopt;
 }
 
-std::optional<std::int64_t> gpu_size(c10::Device device) {
-  if (!device.is_cuda()) return std::nullopt;
-  return static_cast<std::int64_t>(c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(device.index()).second);
+std::optional<std::int64_t> gpu_size([[maybe_unused]] c10::Device device) {
+#ifdef MUSTER_WITH_CUDA
+  if (device.is_cuda())
+    return static_cast<std::int64_t>(c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(device.index()).second);
+#endif
+  return std::nullopt;
 }
 
 void set_up_gpus() {
+#ifdef MUSTER_WITH_CUDA
   for (const char* variable : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"})
     if (std::getenv(variable) != nullptr) return;
   c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
+#endif
 }
 
 void refuse_cpu_instead_of_gpus(c10::Device device) {
   const char* visible = std::getenv(kVisible);
   if (!device.is_cpu() || !names_a_gpu(visible)) return;
+#ifdef MUSTER_WITH_CUDA
   std::string why = "it counts no devices";
   try {
     c10::cuda::device_count_ensure_non_zero();
@@ -57,31 +64,14 @@ void refuse_cpu_instead_of_gpus(c10::Device device) {
   throw std::runtime_error(std::string(kVisible) + "=" + visible + " gives this rank a GPU, and CUDA finds none: " +
                            why + "; this build needs NVIDIA's driver 580 or newer; to train on the CPU, set " +
                            kVisible + "=\"\" or ask for no GPUs");
-}
-
 #else
-
-std::optional<GpuMemory> gpu_memory(c10::Device /*device*/) {
-  return std::nullopt;
-}
-
-std::optional<std::int64_t> gpu_size(c10::Device /*device*/) {
-  return std::nullopt;
-}
-
-void set_up_gpus() {}
-
-void refuse_cpu_instead_of_gpus(c10::Device /*device*/) {
-  const char* visible = std::getenv(kVisible);
-  if (!names_a_gpu(visible)) return;
   throw base::UsageError(
       std::string(kVisible) + "=" + visible +
       " gives this rank a GPU, and this muster-worker is built without CUDA; build it with ./dev build "
       "--preset cuda, or ask for no GPUs (" +
       spec::key::kGpusOfRank + " = 0, or " + kVisible + "=\"\")");
-}
-
 #endif
+}
 
 std::string why_no_cuda_graph(const RunConfig& config, c10::Device device, bool shares_gpus) {
   const auto& optimizer = config.optimizer;

@@ -23,6 +23,46 @@ double between(double last, double first, double left) {
   return last + (first - last) * left;
 }
 
+constexpr const char* kMember = "grad_scaler";
+
+template <class Options>
+Options with_betas(const spec::Optimizer& from, const fsdp::GroupOf& group) {
+  Options options;
+  options.beta1 = from.beta1;
+  options.beta2 = from.beta2;
+  options.weight_decay = from.weight_decay;
+  options.group = group;
+  return options;
+}
+
+template <class Options>
+Options adam_options(const spec::Optimizer& from, const fsdp::GroupOf& group) {
+  auto options = with_betas<Options>(from, group);
+  options.eps = from.epsilon;
+  return options;
+}
+
+std::unique_ptr<fsdp::Optimizer> of_kind(const spec::Optimizer& options, const fsdp::GroupOf& group,
+                                         fsdp::ShardedModel& model) {
+  switch (options.kind) {
+    case spec::OptimizerKind::kAdamW:
+      return std::make_unique<fsdp::AdamW>(model, adam_options<fsdp::AdamWOptions>(options, group));
+    case spec::OptimizerKind::kAdam:
+      return std::make_unique<fsdp::Adam>(model, adam_options<fsdp::AdamOptions>(options, group));
+    case spec::OptimizerKind::kLion:
+      return std::make_unique<fsdp::Lion>(model, with_betas<fsdp::LionOptions>(options, group));
+    case spec::OptimizerKind::kSgd:
+      break;
+  }
+  fsdp::SgdOptions sgd;
+  sgd.momentum = options.momentum;
+  sgd.dampening = options.dampening;
+  sgd.nesterov = options.nesterov;
+  sgd.weight_decay = options.weight_decay;
+  sgd.group = group;
+  return std::make_unique<fsdp::Sgd>(model, sgd);
+}
+
 }  // namespace
 
 double learning_rate(const spec::Training& c, std::int64_t step) {
@@ -66,12 +106,6 @@ bool evaluates(const spec::Training& c, double epochs_a_step, std::int64_t step)
   return step == c.steps || by_epochs || (every > 0 && step % every == 0);
 }
 
-namespace {
-
-constexpr const char* kMember = "grad_scaler";
-
-}  // namespace
-
 LossScale::LossScale(const spec::Training& train, at::Device device) : train_(train) {
   if (train.precision != spec::Precision::kFp16) return;
   fsdp::GradScalerOptions options;
@@ -105,48 +139,6 @@ void LossScale::load(const fsdp::Json& extra) {
   const fsdp::Json* saved = extra.find(kMember);
   if (scaler_ && saved != nullptr) scaler_->load(*saved);
 }
-
-namespace {
-
-template <class Options>
-Options with_betas(const spec::Optimizer& from, const fsdp::GroupOf& group) {
-  Options options;
-  options.beta1 = from.beta1;
-  options.beta2 = from.beta2;
-  options.weight_decay = from.weight_decay;
-  options.group = group;
-  return options;
-}
-
-template <class Options>
-Options adam_options(const spec::Optimizer& from, const fsdp::GroupOf& group) {
-  auto options = with_betas<Options>(from, group);
-  options.eps = from.epsilon;
-  return options;
-}
-
-std::unique_ptr<fsdp::Optimizer> of_kind(const spec::Optimizer& options, const fsdp::GroupOf& group,
-                                         fsdp::ShardedModel& model) {
-  switch (options.kind) {
-    case spec::OptimizerKind::kAdamW:
-      return std::make_unique<fsdp::AdamW>(model, adam_options<fsdp::AdamWOptions>(options, group));
-    case spec::OptimizerKind::kAdam:
-      return std::make_unique<fsdp::Adam>(model, adam_options<fsdp::AdamOptions>(options, group));
-    case spec::OptimizerKind::kLion:
-      return std::make_unique<fsdp::Lion>(model, with_betas<fsdp::LionOptions>(options, group));
-    case spec::OptimizerKind::kSgd:
-      break;
-  }
-  fsdp::SgdOptions sgd;
-  sgd.momentum = options.momentum;
-  sgd.dampening = options.dampening;
-  sgd.nesterov = options.nesterov;
-  sgd.weight_decay = options.weight_decay;
-  sgd.group = group;
-  return std::make_unique<fsdp::Sgd>(model, sgd);
-}
-
-}  // namespace
 
 std::unique_ptr<fsdp::Optimizer> make_optimizer(const spec::Optimizer& options, const Part& part,
                                                 fsdp::ShardedModel& model) {

@@ -2,11 +2,9 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
@@ -33,32 +31,6 @@ ModelTokenizer read_tokenizer(const std::string& key, const std::string& path, c
     throw base::UsageError(key + " = \"" + path + "\": " + error.what());
   }
 }
-
-}  // namespace
-
-std::optional<ModelTokenizer> tokenizer_of(const RunConfig& config) {
-  const std::string& wanted = config.data_options.tokenizer;
-  if (wanted == "bytes") return ModelTokenizer{wanted, wanted, base::hex(base::sha256(data::format::kBytesIdentity))};
-  if (!wanted.empty()) {
-    std::error_code ignored;
-    const auto file =
-        fs::is_regular_file(wanted, ignored) ? std::optional(fs::path(wanted)) : data::format::id_file_in(wanted);
-    if (!file) {
-      throw base::UsageError(
-          "data.tokenizer = \"" + wanted +
-          "\": there is no tokenizer.json, tokenizer.model or spiece.model; give such a file, its folder, "
-          "or bytes");
-    }
-    return read_tokenizer("data.tokenizer", wanted, *file);
-  }
-  const std::string pretrained = config.values.text("model.pretrained");
-  const auto file = pretrained.empty() ? std::nullopt : data::format::id_file_in(pretrained);
-  return file ? std::optional(read_tokenizer("model.pretrained", pretrained, *file)) : std::nullopt;
-}
-
-namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "muster-data";
 constexpr int kNoSuchLibrary = 127;                                   // of a program whose libraries are not there
@@ -130,6 +102,26 @@ fs::path ask(const DataConfig& data, const std::optional<ModelTokenizer>& tokeni
 }
 
 }  // namespace
+
+std::optional<ModelTokenizer> tokenizer_of(const RunConfig& config) {
+  const std::string& wanted = config.data_options.tokenizer;
+  if (wanted == "bytes") return ModelTokenizer{wanted, wanted, base::hex(base::sha256(data::format::kBytesIdentity))};
+  if (!wanted.empty()) {
+    std::error_code ignored;
+    const auto file =
+        fs::is_regular_file(wanted, ignored) ? std::optional(fs::path(wanted)) : data::format::id_file_in(wanted);
+    if (!file) {
+      throw base::UsageError(
+          "data.tokenizer = \"" + wanted +
+          "\": there is no tokenizer.json, tokenizer.model or spiece.model; give such a file, its folder, "
+          "or bytes");
+    }
+    return read_tokenizer("data.tokenizer", wanted, *file);
+  }
+  const std::string pretrained = config.values.text("model.pretrained");
+  const auto file = pretrained.empty() ? std::nullopt : data::format::id_file_in(pretrained);
+  return file ? std::optional(read_tokenizer("model.pretrained", pretrained, *file)) : std::nullopt;
+}
 
 std::string source_text(const DataConfig& data) {
   return "data.source = \"" + data.source + "\"" + (data.path.empty() ? "" : ", data.path = \"" + data.path + "\"");

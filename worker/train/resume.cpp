@@ -5,13 +5,11 @@
 #include <filesystem>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "agent/rank/reporter.h"
 #include "base/numbers.h"
 #include "base/usage_error.h"
 #include "worker/train/agreement.h"
-#include "worker/train/hooks/hooks.h"
 #include "worker/train/settings.h"
 
 namespace worker {

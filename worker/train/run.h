@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 
@@ -8,9 +8,6 @@
 #include "agent/rank/reporter.h"
 #include "spec/exit_codes.h"
 #include "worker/train/recipe.h"
-#include "worker/train/resume.h"
-#include "worker/train/setup.h"
-#include "worker/train/step.h"
 #include "worker/train/train_config.h"
 
 namespace worker {
@@ -21,41 +18,16 @@ struct Outcome {
   std::string reason;
 };
 
-/// The steps of a training, with what comes between them: evaluations, reports and saves.
+/// How a rank ends that an exception has ended: the exit code of its kind, and the exception's own text on one line.
+/// Memory that lacks, of the host or of a GPU, is spec::kExitOutOfMemory whichever library says so. LibTorch's C++
+/// backtrace and CUDA's advice to developers of kernels are left out.
+Outcome outcome_of(const std::exception_ptr& failure);
+
+/// One rank's training of one run, from the rendezvous to the last checkpoint: setup.h, resume.h, step.h.
 ///
 /// [Note: leaving together] In each step every rank puts its loss and its stop request into one small all-gather, which
 /// runs beside the last backward. So all ranks see the same requests at the same step boundary and leave there
 /// together. They save first for kSave, and do not save for kNow, which wins.
-class Loop {
- public:
-  /// Both must outlive the object.
-  Loop(Setup& setup, Resume& resume);
-
-  /// Makes the steps that are left, and exports the model at the end. Collective.
-  Outcome run();
-
- private:
-  bool tell_made_steps(std::size_t keep);
-  bool validates_now() const;
-  void tell(agent::rank::StepReport& report, StepMeasures& measures);
-  void say_tensors(const StepMeasures& measures) const;
-  bool offer_best(const agent::rank::StepReport& report);
-  std::vector<agent::rank::SeriesValue> evaluate();
-  void save(bool must);
-  void export_model();
-  fsdp::CheckpointState checkpoint_state() const;
-  std::string wants_stop();
-  Outcome end();
-  Outcome leave(spec::ExitCode code, std::string reason);
-
-  Setup& run_;
-  Resume& state_;
-  Stepper stepper_;
-  std::string stop_early_;  // why no further step is made; the same on all ranks
-  bool said_tensors_ = false, said_graph_ = false;
-};
-
-/// One rank's training of one run, from the rendezvous to the last checkpoint: setup.h, resume.h, loop.h.
 ///
 /// A run that was stopped and resumed at the same world size and thread count continues bit for bit. For that, each
 /// checkpoint holds the loader's position and names the data, and random numbers are seeded anew in each step (see

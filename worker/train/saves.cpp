@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <utility>
 
-#include "agent/rank/reporter.h"
 #include "base/usage_error.h"
 #include "spec/recipes.h"
 

@@ -5,14 +5,9 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,9 +15,7 @@
 #include "fsdp/engine/random_state.h"
 #include "fsdp/files/checkpoint.h"
 #include "worker/train/agreement.h"
-#include "worker/train/export_trained.h"
 #include "worker/train/gpu.h"
-#include "worker/train/settings.h"
 #include "worker/train/strategy.h"
 
 namespace worker {
@@ -74,37 +67,6 @@ class LastWord {
   std::string text_;
 };
 
-}  // namespace
-
-std::unique_ptr<fsdp::DeviceMesh> meet(const agent::rank::RankEnvironment& environment, agent::rank::Reporter& reporter,
-                                       fsdp::MeshOptions options) {
-  options.device = fsdp::device_of_rank(environment.local_rank);
-  refuse_cpu_instead_of_gpus(options.device);
-  if (environment.world_size == 1) return std::make_unique<fsdp::DeviceMesh>(nullptr, 0, 1, options);
-  options.on_late = [rank = environment.rank, told = std::make_shared<LastWord>()](const std::string& text) {
-    if (!told->is_new(text)) return;
-    std::printf("[rank %d] waiting: %s\n", rank, text.c_str());
-    std::fflush(stdout);
-  };
-  c10::intrusive_ptr<c10d::Store> store;
-  agent::rank::Endpoint at;
-  if (environment.rank == 0) {
-    agent::rank::Endpoint mine;
-    store = listen(environment, reporter, mine).store;
-    at = reporter.rendezvous(mine);
-  } else {
-    at = reporter.rendezvous(std::nullopt);
-    store = fsdp::connect_store(at.host, at.port, kStorePatience, options.on_late);
-  }
-  if (environment.local_world_size != environment.world_size)
-    options.interface_address = agent::rank::own_address_towards(at);
-  options.key_prefix = "attempt-" + std::to_string(environment.attempt);
-  check_same_device(*store, options.key_prefix, environment.rank, options.device.is_cuda());
-  return std::make_unique<fsdp::DeviceMesh>(std::move(store), environment.rank, environment.world_size, options);
-}
-
-namespace {
-
 /// The rule of the order in checkpoints that do not record it.
 constexpr std::int64_t kFirstOrder = 1;
 
@@ -115,27 +77,32 @@ fsdp::Json rule_json(const data::order::OrderOptions& order) {
   return fsdp::Json(fsdp::Json::Array{data::order::Order::kBucketed, order.batch_size, order.bucket_batches});
 }
 
-}  // namespace
-
-void check_same_data(const DataNames& data, const fsdp::Json& extra, const std::filesystem::path& path) {
+/// Throws base::UsageError when the run's data are not those that the checkpoint at `path` was trained on. `extra` is
+/// the manifest's member of that name. Throws fsdp::JsonError when it does not name data.
+void check_same_data(const std::string& fingerprint, const std::string& source, const fsdp::Json& extra,
+                     const std::filesystem::path& path) {
   const std::string& then = extra.at("data").as_string();
-  if (then == data.fingerprint) return;
+  if (then == fingerprint) return;
   std::string remedy = "restore it or its data in the cache folder";
   if (then.find(" byte tokens, checksum ") != std::string::npos) remedy = "an earlier muster has cut it in another way";
   const fsdp::Json* asked = extra.find("source");
-  if (asked != nullptr && asked->as_string() != data.source) {
-    remedy = "the run file asks for " + data.source + ", then for " + asked->as_string() + ": restore the run file";
+  if (asked != nullptr && asked->as_string() != source) {
+    remedy = "the run file asks for " + source + ", then for " + asked->as_string() + ": restore the run file";
   }
   throw base::UsageError("the text has changed since " + path.native() + " was saved (then " + then + ", now " +
-                         data.fingerprint + "); " + remedy + ", or use a new checkpoint.folder");
+                         fingerprint + "); " + remedy + ", or use a new checkpoint.folder");
 }
 
+/// Writes what names the order of samples into the member "extra" of a checkpoint.
 void save_order(const data::order::OrderOptions& order, fsdp::Json& extra) {
   extra[kOrder] = rule_json(order);
   extra[kEpoch]["samples"] = order.samples;
   extra[kEpoch]["seed"] = static_cast<std::int64_t>(order.seed);
 }
 
+/// Throws base::UsageError when the checkpoint was saved with another order of samples: by a program with other rules,
+/// or by a run with another seed, other buckets, or data that are cut into another number of samples. A saved position
+/// means other samples under another order. `changes`: the settings that differ, for the message.
 void check_same_order(const data::order::OrderOptions& order, const std::string& changes, const fsdp::Json& extra,
                       const std::filesystem::path& path) {
   const fsdp::Json* found = extra.find(kOrder);
@@ -164,8 +131,6 @@ void check_same_order(const data::order::OrderOptions& order, const std::string&
   refuse("training samples in an epoch:", epoch->at("samples").as_int(), order.samples);
 }
 
-namespace {
-
 void choose_algorithms(const spec::Training& train) {
   if (!train.deterministic) return;
   try {
@@ -176,6 +141,33 @@ void choose_algorithms(const spec::Training& train) {
 }
 
 }  // namespace
+
+std::unique_ptr<fsdp::DeviceMesh> meet(const agent::rank::RankEnvironment& environment, agent::rank::Reporter& reporter,
+                                       fsdp::MeshOptions options) {
+  options.device = fsdp::device_of_rank(environment.local_rank);
+  refuse_cpu_instead_of_gpus(options.device);
+  if (environment.world_size == 1) return std::make_unique<fsdp::DeviceMesh>(nullptr, 0, 1, options);
+  options.on_late = [rank = environment.rank, told = std::make_shared<LastWord>()](const std::string& text) {
+    if (!told->is_new(text)) return;
+    std::printf("[rank %d] waiting: %s\n", rank, text.c_str());
+    std::fflush(stdout);
+  };
+  c10::intrusive_ptr<c10d::Store> store;
+  agent::rank::Endpoint at;
+  if (environment.rank == 0) {
+    agent::rank::Endpoint mine;
+    store = listen(environment, reporter, mine).store;
+    at = reporter.rendezvous(mine);
+  } else {
+    at = reporter.rendezvous(std::nullopt);
+    store = fsdp::connect_store(at.host, at.port, kStorePatience, options.on_late);
+  }
+  if (environment.local_world_size != environment.world_size)
+    options.interface_address = agent::rank::own_address_towards(at);
+  options.key_prefix = "attempt-" + std::to_string(environment.attempt);
+  check_same_device(*store, options.key_prefix, environment.rank, options.device.is_cuda());
+  return std::make_unique<fsdp::DeviceMesh>(std::move(store), environment.rank, environment.world_size, options);
+}
 
 Setup::Setup(RunConfig& given, const agent::rank::RankEnvironment& of_rank, agent::rank::Reporter& to,
              const MakeRecipe& make_recipe)
@@ -209,14 +201,13 @@ Setup::Setup(RunConfig& given, const agent::rank::RankEnvironment& of_rank, agen
 void Setup::open_data() {
   newest = extra_of_newest_checkpoint();
   const fsdp::Json* saved = newest.find("data");
-  const fsdp::Json* source = newest.find("source");
-  const bool known = saved != nullptr && saved->is_string() && source != nullptr && source->is_string();
-  data_names.source = recipe->data_source();
-  const bool asks_alike = known && source->as_string() == data_names.source;
+  const fsdp::Json* then = newest.find("source");
+  const bool known = saved != nullptr && saved->is_string() && then != nullptr && then->is_string();
+  source = recipe->data_source();
+  const bool asks_alike = known && then->as_string() == source;
   together(ranks(), [&] {
     data = recipe->open_data(asks_alike ? saved->as_string() : "", environment);
-    data_names.fingerprint = data.fingerprint;
-    if (known) check_same_data(data_names, newest, newest.at("path").as_string());
+    if (known) check_same_data(data.fingerprint, source, newest, newest.at("path").as_string());
   });
   if (!data.note.empty()) log.say(data.note);
 }
@@ -249,8 +240,8 @@ void Setup::check_same_on_all_ranks() {
 }
 
 void Setup::describe(fsdp::Json& extra) const {
-  extra["data"] = data_names.fingerprint;
-  extra["source"] = data_names.source;
+  extra["data"] = data.fingerprint;
+  extra["source"] = source;
   extra["name"] = config.name;
   extra["recipe"] = config.recipe;
   save_order(order, extra);
@@ -258,7 +249,7 @@ void Setup::describe(fsdp::Json& extra) const {
 }
 
 void Setup::check_same_run(const fsdp::Json& extra, const std::filesystem::path& path) const {
-  check_same_data(data_names, extra, path);
+  check_same_data(data.fingerprint, source, extra, path);
   check_same_order(order, changes_text(config, split, extra), extra, path);
 }
 
@@ -276,21 +267,20 @@ void Setup::check_best() const {
 
 /// Puts the samples in order, and deals them out to the ranks.
 void Setup::deal() {
-  const auto source = recipe->data(Split::kTrain);
+  const auto samples = recipe->data(Split::kTrain);
   validation = recipe->data(Split::kValidation);
-  order.samples = source->samples();
+  order.samples = samples->samples();
   order.seed = static_cast<std::uint64_t>(config.train.seed);
   order.bucket_batches = config.data_options.bucket_batches;
   if (order.bucket_batches > 0) {
     order.batch_size = split.batch_size;
-    order.length = [source](std::int64_t sample) { return source->length(sample); };
+    order.length = [samples](std::int64_t sample) { return samples->length(sample); };
   }
-  LoaderOptions options;
-  options.threads = static_cast<int>(config.data_options.loader_threads);
-  options.ahead = static_cast<int>(config.data_options.loader_ahead);
-  options.pin = mesh->device().is_cuda();
-  options.seed = order.seed;
-  loader.emplace(source, data::order::Order(order), environment.rank, environment.world_size, options);
+  const LoaderOptions options{.threads = static_cast<int>(config.data_options.loader_threads),
+                              .ahead = static_cast<int>(config.data_options.loader_ahead),
+                              .pin = mesh->device().is_cuda(),
+                              .seed = order.seed};
+  loader.emplace(samples, data::order::Order(order), environment.rank, environment.world_size, options);
 }
 
 void Setup::count_steps() {

@@ -29,25 +29,6 @@ namespace worker {
 std::unique_ptr<fsdp::DeviceMesh> meet(const agent::rank::RankEnvironment& environment, agent::rank::Reporter& reporter,
                                        fsdp::MeshOptions options);
 
-/// The data of a run, as checkpoints name them.
-struct DataNames {
-  std::string fingerprint;  ///< RunData::fingerprint
-  std::string source;       ///< Recipe::data_source()
-};
-
-/// Throws base::UsageError when the run's data are not those that the checkpoint at `path` was trained on. `extra` is
-/// the manifest's member of that name. Throws fsdp::JsonError when it does not name data.
-void check_same_data(const DataNames& data, const fsdp::Json& extra, const std::filesystem::path& path);
-
-/// Writes what names the order of samples into the member "extra" of a checkpoint.
-void save_order(const data::order::OrderOptions& order, fsdp::Json& extra);
-
-/// Throws base::UsageError when the checkpoint was saved with another order of samples: by a program with other rules,
-/// or by a run with another seed, other buckets, or data that are cut into another number of samples. A saved position
-/// means other samples under another order. `changes`: the settings that differ, for the message.
-void check_same_order(const data::order::OrderOptions& order, const std::string& changes, const fsdp::Json& extra,
-                      const std::filesystem::path& path);
-
 /// Components of a rank's training, before a checkpoint or first values give it its state: the ranks' mesh, the recipe
 /// with its data, and the sharded parts.
 class Setup {
@@ -60,8 +41,8 @@ class Setup {
 
   /// Writes what names this run into the member "extra" of a checkpoint.
   void describe(fsdp::Json& extra) const;
-  /// Throws base::UsageError where a checkpoint was saved with other data or another order of samples; see
-  /// worker/train/setup.h.
+  /// Throws base::UsageError where the checkpoint at `path` was saved with other data or another order of samples.
+  /// `extra` is the manifest's member of that name.
   void check_same_run(const fsdp::Json& extra, const std::filesystem::path& path) const;
 
   /// Lets people know something of this attempt: as a note of the job where there is a controller (`muster show`). Rank
@@ -80,7 +61,7 @@ class Setup {
   std::unique_ptr<Recipe> recipe;
   std::unique_ptr<fsdp::DeviceMesh> mesh;
   RunData data;
-  DataNames data_names;
+  std::string source;  ///< Recipe::data_source()
   data::order::OrderOptions order;
   fsdp::Json newest;  ///< the member "extra" of the newest checkpoint at the start, with its path; null: none
   std::shared_ptr<const BatchSource> validation;  ///< null: none

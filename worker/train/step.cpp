@@ -11,8 +11,6 @@
 
 #include "agent/rank/signals.h"
 #include "fsdp/memory/storage.h"
-#include "worker/train/optimizer_of_run.h"
-#include "worker/train/step_trace.h"
 
 namespace worker {
 DeviceNumbers::DeviceNumbers(const at::Tensor& values) {

@@ -21,7 +21,7 @@
 #include "worker/train/optimizer_of_run.h"
 #include "worker/train/recipe.h"
 #include "worker/train/step_measures.h"
-#include "worker/train/step_trace_requests.h"
+#include "worker/train/step_trace.h"
 #include "worker/train/train_config.h"
 #include "worker/train/train_parts.h"
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/usage_error.h"
-#include "worker/models/layers/layers.h"
 
 namespace worker {
 namespace {

@@ -9,7 +9,7 @@
 #include "fsdp/engine/recompute.h"
 #include "fsdp/engine/unit.h"
 #include "fsdp/engine/wrap.h"
-#include "worker/models/call_wrapper.h"
+#include "worker/models/layers/layers.h"
 #include "worker/models/ops.h"
 #include "worker/train/train_config.h"
 

@@ -9,9 +9,8 @@
 #include "base/usage_error.h"
 #include "data/order/masking.h"
 #include "tests/worker/batch_folders.h"
-#include "worker/batch/labelled.h"
+#include "worker/batch/encoder_texts.h"
 #include "worker/batch/loader.h"
-#include "worker/batch/masked.h"
 
 namespace worker {
 namespace {

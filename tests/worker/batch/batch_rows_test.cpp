@@ -48,7 +48,7 @@ TEST(RowsOfAStream, CutAllTokensInTheirOrder) {
     tokens.push_back(256);
   }
   const auto folder = folder_of_texts(documents, as_bytes);
-  const auto stream = stream_of(folder.open());
+  const auto stream = std::make_shared<TokenStream>(folder.open());
   EXPECT_EQ(stream->size(), static_cast<std::int64_t>(tokens.size()));
   for (const std::int64_t length : {1, 7, 16}) {
     for (const double fraction : {0.0, 0.001, 0.3}) {
@@ -71,7 +71,7 @@ TEST(RowsOfAStream, CutAllTokensInTheirOrder) {
 
 TEST(RowsOfAStream, WeighWhatTheyHaveOfTargets) {
   const auto folder = folder_of_texts({{1, 2, 3}, {}, {4, 5, 6, 7}}, as_bytes);
-  const auto rows = all_rows_of(stream_of(folder.open()), 3, "the split train");
+  const auto rows = all_rows_of(std::make_shared<TokenStream>(folder.open()), 3, "the split train");
   EXPECT_EQ(rows->samples(), 3);
   EXPECT_EQ(rows->length(0), 3);
   const Batch batch = collated(*rows, {2, 0});
@@ -92,7 +92,7 @@ TEST(RowsOfAStream, HaveTheTokenizersSpecialTokensAndOneEndADocument) {
       description.suffix = suffix;
       description.eos = 2;
     });
-    const auto stream = stream_of(folder.open());
+    const auto stream = std::make_shared<TokenStream>(folder.open());
     Numbers out(static_cast<std::size_t>(stream->size()));
     stream->copy(0, stream->size(), out.data());
     return out;
@@ -104,7 +104,7 @@ TEST(RowsOfAStream, HaveTheTokenizersSpecialTokensAndOneEndADocument) {
 
 TEST(RowsOfAStream, TooFewTokensAreRefused) {
   const auto folder = folder_of_texts({{1, 2, 3}}, as_bytes);
-  const auto stream = stream_of(folder.open());
+  const auto stream = std::make_shared<TokenStream>(folder.open());
   EXPECT_EQ(message_of<base::UsageError>([&] { all_rows_of(stream, 4, "the split train of /data/pages"); }),
             "data.sequence_length = 4: the split train of /data/pages has only 4 tokens, too few for one row; prepare "
             "more text, or give a shorter sequence");
@@ -113,7 +113,7 @@ TEST(RowsOfAStream, TooFewTokensAreRefused) {
               HasSubstr("data.sequence_length = 3: the text has only 4 tokens, too few for one training sample"));
   EXPECT_THAT(message_of<base::UsageError>([&] { all_rows_of(stream, 0, ""); }), HasSubstr("data.sequence_length = 0"));
   const auto empty = folder_of_texts({}, as_bytes);
-  EXPECT_THAT(message_of<base::UsageError>([&] { all_rows_of(stream_of(empty.open()), 3, "it"); }),
+  EXPECT_THAT(message_of<base::UsageError>([&] { all_rows_of(std::make_shared<TokenStream>(empty.open()), 3, "it"); }),
               HasSubstr("it has only 0 tokens"));
 }
 

@@ -8,10 +8,9 @@
 
 #include "fsdp/files/safetensors.h"
 #include "tests/worker/temporary_folder.h"
-#include "worker/models/bert/bert_hf.h"
-#include "worker/models/gpt_neox/gpt_neox_hf.h"
-#include "worker/models/llama/llama_hf.h"
-#include "worker/models/t5/t5_hf.h"
+#include "worker/models/bert/bert_model.h"
+#include "worker/models/family.h"
+#include "worker/models/t5/t5_model.h"
 
 namespace worker {
 namespace {

@@ -7,7 +7,8 @@
 #include "base/usage_error.h"
 #include "spec/tables/dinov2_keys.h"
 #include "tests/temporary_folder.h"
-#include "worker/models/dinov2/dinov2_hf.h"
+#include "worker/models/dinov2/dinov2_model.h"
+#include "worker/models/family.h"
 
 namespace infer {
 namespace {

@@ -18,7 +18,6 @@
 #include "tests/manifest_text.h"
 #include "tests/worker/infer/small_models.h"
 #include "worker/adapters/low_rank.h"
-#include "worker/infer/described.h"
 
 namespace infer::testing {
 namespace {

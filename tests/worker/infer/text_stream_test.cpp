@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "data/tokenizers/tokenizer.h"
-#include "worker/infer/console.h"
 
 namespace infer {
 namespace {

@@ -100,20 +100,5 @@ TEST(Confusion, OfManyClassesHasNoColumnsForThem) {
   EXPECT_THAT(table, HasSubstr("\n#20          0"));
 }
 
-TEST(ClassWeights, AreBalanced) {
-  const std::int64_t samples[] = {10, 30, 60};
-  EXPECT_THAT(balanced_class_weights(samples),
-              ElementsAre(DoubleEq(100.0 / 30), DoubleEq(100.0 / 90), DoubleEq(100.0 / 180)));
-}
-
-TEST(ClassWeights, AClassWithoutSamplesHasNone) {
-  const std::int64_t samples[] = {10, 0, 30};
-  EXPECT_THAT(balanced_class_weights(samples), ElementsAre(DoubleEq(2), 0, DoubleEq(40.0 / 60)));
-  EXPECT_THAT(balanced_class_weights({}), ElementsAre());
-  const std::int64_t negative[] = {1, -1};
-  EXPECT_EQ(message_of([&] { balanced_class_weights(negative); }),
-            "class weights: class 1 has -1 samples; it must be at least 0");
-}
-
 }  // namespace
 }  // namespace worker

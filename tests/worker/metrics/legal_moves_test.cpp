@@ -17,6 +17,10 @@ LegalShare count(std::string_view prompt, std::string_view reply, std::int64_t m
   return count_legal_moves(prompt, reply, Notation::kSan, moves);
 }
 
+bool is_legal_next(std::string_view prompt, std::string_view reply, Notation notation) {
+  return count_legal_moves(prompt, reply, notation).legal == 1;
+}
+
 TEST(LegalMoves, AReplyBeginsWithALegalMoveOrNot) {
   for (const char* reply : {"Nf3", " Nf3", "Nf3 Nc6", "Nf3\n", "2. Nf3", "2.Nf3", "Nf3 and nonsense"}) {
     EXPECT_TRUE(is_legal_next("1. e4 e5 ", reply, Notation::kSan)) << reply;

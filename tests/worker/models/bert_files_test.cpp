@@ -1,6 +1,6 @@
 // Goal: config.json and files of every kind of BERT are read as transformers means them, and a file of one head starts
 // a model with the other.
-#include "worker/models/bert/bert_hf.h"
+#include "worker/models/bert/bert_model.h"
 
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
@@ -16,6 +16,7 @@
 #include "fsdp/files/tensor_files.h"
 #include "tests/worker/small_bert.h"
 #include "tests/worker/temporary_folder.h"
+#include "worker/models/family.h"
 
 namespace worker {
 namespace {

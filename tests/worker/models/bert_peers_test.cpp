@@ -12,9 +12,9 @@
 #include "fsdp/files/tensor_files.h"
 #include "fsdp/text/json.h"
 #include "tests/worker/peer_python.h"
-#include "worker/models/bert/bert_hf.h"
 #include "worker/models/bert/bert_model.h"
 #include "worker/models/config_json.h"
+#include "worker/models/family.h"
 #include "worker/models/head_loss.h"
 
 namespace worker {

@@ -20,8 +20,9 @@
 #include "worker/batch/augment.h"
 #include "worker/metrics/nearest_neighbours.h"
 #include "worker/models/config_json.h"
-#include "worker/models/dinov2/dinov2_hf.h"
+#include "worker/models/dinov2/dinov2_model.h"
 #include "worker/models/dinov2/heads.h"
+#include "worker/models/family.h"
 #include "worker/recipes/dino_loss.h"
 
 namespace worker {

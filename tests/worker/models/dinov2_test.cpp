@@ -18,7 +18,7 @@
 #include "tests/worker/small_dinov2.h"
 #include "tests/worker/small_llama.h"
 #include "worker/models/config_json.h"
-#include "worker/models/dinov2/dinov2_hf.h"
+#include "worker/models/family.h"
 #include "worker/train/strategy.h"
 
 namespace worker {

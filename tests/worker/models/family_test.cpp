@@ -14,8 +14,7 @@
 #include "fsdp/engine/initialize.h"
 #include "worker/models/bert/bert_model.h"
 #include "worker/models/config_json.h"
-#include "worker/models/generation_json.h"
-#include "worker/models/llama/llama_hf.h"
+#include "worker/models/config_members.h"
 #include "worker/models/llama/llama_model.h"
 #include "worker/models/t5/t5_model.h"
 

@@ -14,7 +14,7 @@
 
 #include "tests/worker/small_llama.h"
 #include "worker/models/config_json.h"
-#include "worker/models/gpt_neox/gpt_neox_hf.h"
+#include "worker/models/family.h"
 
 namespace worker {
 namespace {

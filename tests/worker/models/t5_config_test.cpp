@@ -9,7 +9,8 @@
 
 #include "spec/tables/t5_keys.h"
 #include "worker/models/config_json.h"
-#include "worker/models/t5/t5_hf.h"
+#include "worker/models/family.h"
+#include "worker/models/t5/t5_model.h"
 
 namespace worker {
 namespace {

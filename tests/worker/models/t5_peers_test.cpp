@@ -13,8 +13,8 @@
 #include "fsdp/text/json.h"
 #include "tests/worker/peer_python.h"
 #include "worker/models/config_json.h"
+#include "worker/models/family.h"
 #include "worker/models/head_loss.h"
-#include "worker/models/t5/t5_hf.h"
 #include "worker/models/t5/t5_model.h"
 
 namespace worker {

@@ -1,7 +1,5 @@
 // Goal: adapters train beside a model that stays as it is, are saved alone, and can be merged into its weights.
 // Method: a drawn model in a folder is the base; trainings on it; exports are read back.
-#include "worker/recipes/lora.h"
-
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
-// Goal: the family that docs/new-recipe.md explains is one folder and works everywhere a decoder does: it trains, with
+// Goal: the family that docs/new-recipe.md explains is one file and works everywhere a decoder does: it trains, with
 // adapters too, its export is read back, and muster-infer writes text with it.
-// Method: the example's folder is built here, and its row and table are registered for a while.
+// Method: the example's file is built here, and its row and table are registered for a while.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
@@ -9,15 +9,21 @@
 #include <map>
 
 #include "base/usage_error.h"
-#include "examples/new-family/opt/hf.h"
-#include "examples/new-family/opt/model.h"
-#include "examples/new-family/opt/table.h"
 #include "fsdp/files/safetensors.h"
 #include "spec/recipes.h"
 #include "tests/worker/trainer_ranks.h"
 #include "worker/infer/infer_model.h"
 #include "worker/models/config_json.h"
+#include "worker/models/family.h"
 #include "worker/train/step_measures.h"
+
+// Functions of examples/new-family/opt.cpp.
+namespace spec {
+const Table& opt();
+}
+namespace worker {
+const Family& opt_family();
+}
 
 namespace worker::testing {
 namespace {
@@ -152,8 +158,8 @@ TEST_F(NewFamily, WritesTextFromAnExportAndFromACheckpoint) {
   const auto of_export = written("model");
   EXPECT_EQ(of_export, written("checkpoints-model"));
   // With a cache or without one, the tokens are the same.
-  const auto model = std::make_shared<OptForCausalLm>(spec::bind<spec::Opt>(
-      spec::opt(), opt_family().read(fsdp::Json::parse(read_file(folder_ / "model" / kModelConfigFile)))));
+  const auto model =
+      opt_family().make_causal(opt_family().read(fsdp::Json::parse(read_file(folder_ / "model" / kModelConfigFile))));
   const at::NoGradGuard no_grad;
   const Named values = exported("model");
   for (auto& item : model->named_parameters()) item.value().copy_(values.at(item.key()));

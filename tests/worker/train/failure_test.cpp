@@ -1,6 +1,6 @@
 // Goal: the exit code says what kind of end a rank had, whoever throws. Method: the exceptions of LibTorch as it throws
 // them on the CPU, and their kinds with the texts that CUDA, cuBLAS and NCCL gave on an H200.
-#include "worker/train/failure.h"
+#include "worker/train/run.h"
 
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Goal: ranks that hear of a request to record steps, each in its own step, record the same steps once, and say what
 // came of it. Method: Trainers in this process, one thread per rank.
-#include "worker/train/step_trace_requests.h"
+#include "worker/train/step_trace.h"
 
 #include <gmock/gmock.h>
 
@@ -9,7 +9,6 @@
 #include <set>
 
 #include "tests/worker/trainer_ranks.h"
-#include "worker/train/step_trace.h"
 
 namespace worker::testing {
 namespace {

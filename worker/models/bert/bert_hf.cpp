@@ -1,15 +1,12 @@
-#include "worker/models/bert/bert_hf.h"
-
 #include <array>
 #include <cstdint>
 #include <stdexcept>
 #include <string_view>
 
-#include "spec/tables/bert_keys.h"
 #include "worker/models/bert/bert_model.h"
 #include "worker/models/config_json.h"
 #include "worker/models/config_members.h"
-#include "worker/models/ops.h"
+#include "worker/models/family.h"
 
 namespace worker {
 namespace {
@@ -103,13 +100,6 @@ bool bert_may_lack(std::string_view parameter) {
   return parameter.starts_with("cls.") || parameter.starts_with("classifier.") || parameter.starts_with("bert.pooler.");
 }
 
-int bert_layers_above(const Values& values, const std::string& parameter) {
-  static constexpr std::string_view kLayers = "bert.encoder.layer.";
-  const auto layers = static_cast<int>(values.whole("model.num_hidden_layers"));
-  if (parameter.starts_with(kLayers)) return layers - std::stoi(parameter.substr(kLayers.size()));
-  return parameter.starts_with("bert.embeddings.") ? layers + 1 : 0;
-}
-
 std::vector<std::string> numbered_bert_labels(std::int64_t count) {
   std::vector<std::string> labels;
   for (std::int64_t i = 0; i < count; ++i) labels.push_back("LABEL_" + std::to_string(i));
@@ -170,23 +160,22 @@ void write_bert_labels(std::span<const std::string> labels, Json& config) {
 }
 
 const Family& bert_family() {
-  static const Family row{
-      .name = "bert",
-      .table = spec::bert(),
-      .architectures = kBertArchitectures,
-      .read = read_bert,
-      .write = write_bert,
-      .names = {.base = kBertBase,
-                .parameter_of = bert_parameter,
-                .may_ignore = may_ignore_in_bert,
-                .may_lack = bert_may_lack,
-                .equal_to = bert_equal_to,
-                .replaced_by = bert_replaced_by},
-      .token_embedding = "bert.embeddings.word_embeddings.weight",
-      .draw = [](const Values& values, const std::string& name, const at::Tensor& into,
-                 at::Generator& random) { draw_normal(name, into, values.real("model.initializer_range"), random); },
-      .layers_above = bert_layers_above,
-      .make_causal = nullptr};
+  static const Family row{.name = "bert",
+                          .table = spec::bert(),
+                          .architectures = kBertArchitectures,
+                          .read = read_bert,
+                          .write = write_bert,
+                          .names = {.base = kBertBase,
+                                    .parameter_of = bert_parameter,
+                                    .may_ignore = may_ignore_in_bert,
+                                    .may_lack = bert_may_lack,
+                                    .equal_to = bert_equal_to,
+                                    .replaced_by = bert_replaced_by},
+                          .token_embedding = "bert.embeddings.word_embeddings.weight",
+                          .draw = draw_by_initializer_range,
+                          .layers_above = [](const Values& values, const std::string& parameter) {
+                            return layers_above_blocks(values, parameter, "bert.encoder.layer.", "bert.embeddings.");
+                          }};
   return row;
 }
 

@@ -9,12 +9,10 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <string>
 
 #include "worker/models/config_members.h"
 #include "worker/models/head_loss.h"
 #include "worker/models/layers/attention.h"
-#include "worker/models/layers/layers.h"
 #include "worker/models/ops.h"
 
 namespace worker {
@@ -30,11 +28,6 @@ void check_bert(const spec::Bert& model) {
                {"max_position_embeddings", model.max_position_embeddings},
                {"type_vocab_size", model.type_vocab_size}});
   check_no_conflict(spec::conflicts_of(model));
-}
-
-/// A child that only groups parameters under a name of Hugging Face.
-std::shared_ptr<torch::nn::Module> bert_group(torch::nn::Module& parent, const char* name) {
-  return parent.register_module(name, std::make_shared<torch::nn::Module>());
 }
 
 /// Rows [n, hidden] at flat positions of [batch, positions, hidden].
@@ -62,103 +55,148 @@ MaskedTargets masked_targets(const at::Tensor& targets) {
   return out;
 }
 
-BertEmbeddings::BertEmbeddings(const spec::Bert& c)
-    : word_embeddings(register_module("word_embeddings", std::make_shared<Embedding>(c.vocab_size, c.hidden_size))),
-      dropout_(c.hidden_dropout_prob),
-      position_embeddings_(register_module("position_embeddings",
-                                           std::make_shared<Embedding>(c.max_position_embeddings, c.hidden_size))),
-      token_type_embeddings_(
-          register_module("token_type_embeddings", std::make_shared<Embedding>(c.type_vocab_size, c.hidden_size))),
-      norm_(register_module("LayerNorm", std::make_shared<LayerNorm>(c.hidden_size, c.layer_norm_eps))) {}
+/// The sum of word, token-type and position embeddings, with norm and dropout.
+class BertEmbeddings : public torch::nn::Module {
+ public:
+  explicit BertEmbeddings(const spec::Bert& c)
+      : words(add_child<Embedding>(*this, "word_embeddings", c.vocab_size, c.hidden_size)),
+        dropout_(c.hidden_dropout_prob),
+        positions_(add_child<Embedding>(*this, "position_embeddings", c.max_position_embeddings, c.hidden_size)),
+        types_(add_child<Embedding>(*this, "token_type_embeddings", c.type_vocab_size, c.hidden_size)),
+        norm_(add_child<LayerNorm>(*this, "LayerNorm", c.hidden_size, c.layer_norm_eps)) {}
 
-at::Tensor BertEmbeddings::forward(const at::Tensor& ids, const at::Tensor& types) const {
-  const at::Tensor positions = at::arange(ids.size(1), at::TensorOptions(at::kLong).device(ids.device()));
-  const at::Tensor words = word_embeddings->forward(ids);
-  const at::Tensor of_types = token_type_embeddings_->forward(types.defined() ? types : at::zeros_like(ids));
-  return drop_out(norm_->forward(words + of_types + position_embeddings_->forward(positions)), dropout_, is_training());
-}
+  /// -> [batch, positions, hidden]
+  at::Tensor forward(const at::Tensor& ids, const at::Tensor& types) const {
+    const at::Tensor places = at::arange(ids.size(1), at::TensorOptions(at::kLong).device(ids.device()));
+    const at::Tensor of_words = words->forward(ids);
+    const at::Tensor of_types = types_->forward(types.defined() ? types : at::zeros_like(ids));
+    return drop_out(norm_->forward(of_words + of_types + positions_->forward(places)), dropout_, is_training());
+  }
 
-BertSelfAttention::BertSelfAttention(const spec::Bert& c)
-    : heads_(c.num_attention_heads),
-      head_dim_(c.hidden_size / c.num_attention_heads),
-      dropout_(c.attention_probs_dropout_prob),
-      query_(register_module("query", std::make_shared<Linear>(c.hidden_size, c.hidden_size, true))),
-      key_(register_module("key", std::make_shared<Linear>(c.hidden_size, c.hidden_size, true))),
-      value_(register_module("value", std::make_shared<Linear>(c.hidden_size, c.hidden_size, true))) {}
+  std::shared_ptr<Embedding> words;
 
-at::Tensor BertSelfAttention::forward(const at::Tensor& x, const Mask& mask) const {
-  const auto batch = x.size(0), positions = x.size(1);
-  const auto heads_of = [&](const Linear& projection) {
-    return projection.forward(x).view({batch, positions, heads_, head_dim_}).transpose(1, 2);
-  };
-  const at::Tensor out =
-      attention(heads_of(*query_), heads_of(*key_), heads_of(*value_), mask, /*scale=*/{}, dropout_, is_training());
-  return out.transpose(1, 2).reshape({batch, positions, heads_ * head_dim_});
-}
+ private:
+  double dropout_;
+  std::shared_ptr<Embedding> positions_, types_;
+  std::shared_ptr<LayerNorm> norm_;
+};
 
-BertOutput::BertOutput(const spec::Bert& c, std::int64_t in)
-    : dropout_(c.hidden_dropout_prob),
-      dense_(register_module("dense", std::make_shared<Linear>(in, c.hidden_size, true))),
-      norm_(register_module("LayerNorm", std::make_shared<LayerNorm>(c.hidden_size, c.layer_norm_eps))) {}
+/// Multi-head self-attention without its output projection.
+class BertSelfAttention : public torch::nn::Module {
+ public:
+  explicit BertSelfAttention(const spec::Bert& c)
+      : heads_(c.num_attention_heads),
+        dropout_(c.attention_probs_dropout_prob),
+        query_(add_child<Linear>(*this, "query", c.hidden_size, c.hidden_size, true)),
+        key_(add_child<Linear>(*this, "key", c.hidden_size, c.hidden_size, true)),
+        value_(add_child<Linear>(*this, "value", c.hidden_size, c.hidden_size, true)) {}
 
-at::Tensor BertOutput::forward(const at::Tensor& x, const at::Tensor& before) const {
-  return norm_->forward(drop_out(dense_->forward(x), dropout_, is_training()) + before);
-}
+  at::Tensor forward(const at::Tensor& x, const Mask& mask) const {
+    const auto heads_of = [&](const Linear& projection) { return split_heads(projection.forward(x), heads_); };
+    return joined_heads(
+        attention(heads_of(*query_), heads_of(*key_), heads_of(*value_), mask, /*scale=*/{}, dropout_, is_training()));
+  }
 
-BertLayer::BertLayer(const spec::Bert& c) : act_(activation_of(c.hidden_act)) {
-  const auto of_attention = bert_group(*this, "attention");
-  self_ = of_attention->register_module("self", std::make_shared<BertSelfAttention>(c));
-  attention_output_ = of_attention->register_module("output", std::make_shared<BertOutput>(c, c.hidden_size));
-  intermediate_ = bert_group(*this, "intermediate")
-                      ->register_module("dense", std::make_shared<Linear>(c.hidden_size, c.intermediate_size, true));
-  output_ = register_module("output", std::make_shared<BertOutput>(c, c.intermediate_size));
-}
+ private:
+  std::int64_t heads_;
+  double dropout_;
+  std::shared_ptr<Linear> query_, key_, value_;
+};
 
-at::Tensor BertLayer::forward(at::Tensor x, const Mask& mask) const {
-  // The lambdas copy the mask, because a recomputing wrapper may call them after the model's own forward has returned.
-  return call(wrapper, std::move(x), [this, mask](const at::Tensor& in) {
-    const at::Tensor mid = call(attention_wrapper, in, [this, mask](const at::Tensor& a) {
-      return attention_output_->forward(self_->forward(a, mask), a);
+/// norm(dropout(W x + b) + before): how both parts of a block end.
+class BertOutput : public torch::nn::Module {
+ public:
+  BertOutput(const spec::Bert& c, std::int64_t in)
+      : dropout_(c.hidden_dropout_prob),
+        dense_(add_child<Linear>(*this, "dense", in, c.hidden_size, true)),
+        norm_(add_child<LayerNorm>(*this, "LayerNorm", c.hidden_size, c.layer_norm_eps)) {}
+
+  /// x [.., in], before [.., hidden] -> [.., hidden]
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& before) const {
+    return norm_->forward(drop_out(dense_->forward(x), dropout_, is_training()) + before);
+  }
+
+ private:
+  double dropout_;
+  std::shared_ptr<Linear> dense_;
+  std::shared_ptr<LayerNorm> norm_;
+};
+
+/// y = norm(x + attention(x)), then norm(y + feed_forward(y)).
+class BertLayer : public Block {
+ public:
+  explicit BertLayer(const spec::Bert& c) : act_(activation_of(c.hidden_act)) {
+    const auto of_attention = add_group(*this, "attention");
+    self_ = add_child<BertSelfAttention>(*of_attention, "self", c);
+    attention_output_ = add_child<BertOutput>(*of_attention, "output", c, c.hidden_size);
+    intermediate_ =
+        add_child<Linear>(*add_group(*this, "intermediate"), "dense", c.hidden_size, c.intermediate_size, true);
+    output_ = add_child<BertOutput>(*this, "output", c, c.intermediate_size);
+  }
+
+  /// [batch, positions, hidden] -> [batch, positions, hidden].
+  at::Tensor forward(at::Tensor x, const Mask& mask) const {
+    // The lambdas copy the mask, because a recomputing wrapper may call them after the model's own forward has
+    // returned.
+    return call(wrapper, std::move(x), [this, mask](const at::Tensor& in) {
+      const at::Tensor mid = call(attention_wrapper, in, [this, mask](const at::Tensor& a) {
+        return attention_output_->forward(self_->forward(a, mask), a);
+      });
+      return call(mlp_wrapper, mid, [this](const at::Tensor& m) {
+        return output_->forward(activate(act_, intermediate_->forward(m)), m);
+      });
     });
-    return call(mlp_wrapper, mid,
-                [this](const at::Tensor& m) { return output_->forward(activate(act_, intermediate_->forward(m)), m); });
-  });
-}
-
-BertModel::BertModel(const spec::Bert& c, bool with_pooler)
-    : embeddings(register_module("embeddings", std::make_shared<BertEmbeddings>(c))), config_(c) {
-  const auto list = bert_group(*bert_group(*this, "encoder"), "layer");
-  for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) {
-    layers.push_back(list->register_module(std::to_string(i), std::make_shared<BertLayer>(c)));
   }
-  if (!with_pooler) return;
-  pooler_ = bert_group(*this, "pooler")
-                ->register_module("dense", std::make_shared<Linear>(c.hidden_size, c.hidden_size, true));
-}
 
-at::Tensor BertModel::forward(const BertRows& rows) const {
-  const at::Tensor& ids = rows.ids;
-  TORCH_CHECK(ids.dim() == 2 && ids.size(1) <= config_.max_position_embeddings, "bert: got token ids of shape ",
-              ids.sizes(),
-              "; want [batch, positions] with at most max_position_embeddings = ", config_.max_position_embeddings,
-              " positions");
-  for (const auto& [what, given] : {std::pair{"an attention mask", &rows.mask}, {"token types", &rows.types}}) {
-    TORCH_CHECK(!given->defined() || given->sizes() == ids.sizes(), "bert: got ", what, " of shape ", given->sizes(),
-                "; want that of the token ids, ", ids.sizes());
+ private:
+  Activation act_;
+  std::shared_ptr<BertSelfAttention> self_;
+  std::shared_ptr<BertOutput> attention_output_, output_;
+  std::shared_ptr<Linear> intermediate_;
+};
+
+/// Embeddings, blocks and, where a head reads it, the pooler: tanh(W x + b) of each row's first token.
+class BertModel : public torch::nn::Module {
+ public:
+  BertModel(const spec::Bert& c, bool with_pooler)
+      : embeddings(add_child<BertEmbeddings>(*this, "embeddings", c)), config_(c) {
+    layers = add_list<BertLayer>(*add_group(*this, "encoder"), "layer", c.num_hidden_layers, c);
+    if (with_pooler)
+      pooler_ = add_child<Linear>(*add_group(*this, "pooler"), "dense", c.hidden_size, c.hidden_size, true);
   }
-  const Mask mask = rows.mask.defined() ? padding_mask(rows.mask) : Mask{};
-  at::Tensor x = embeddings->forward(ids, rows.types);
-  for (const auto& layer : layers) x = layer->forward(x, mask);
-  return x;
-}
 
-at::Tensor BertModel::pool(const at::Tensor& hidden) const {
-  return at::tanh(pooler_->forward(hidden.select(1, 0)));
-}
+  /// -> [batch, positions, hidden]. Throws c10::Error for more positions than the model takes, and for a mask or token
+  /// types of another shape than the ids.
+  at::Tensor forward(const BertRows& rows) const {
+    const at::Tensor& ids = rows.ids;
+    TORCH_CHECK(ids.dim() == 2 && ids.size(1) <= config_.max_position_embeddings, "bert: got token ids of shape ",
+                ids.sizes(),
+                "; want [batch, positions] with at most max_position_embeddings = ", config_.max_position_embeddings,
+                " positions");
+    for (const auto& [what, given] : {std::pair{"an attention mask", &rows.mask}, {"token types", &rows.types}}) {
+      TORCH_CHECK(!given->defined() || given->sizes() == ids.sizes(), "bert: got ", what, " of shape ", given->sizes(),
+                  "; want that of the token ids, ", ids.sizes());
+    }
+    const Mask mask = rows.mask.defined() ? padding_mask(rows.mask) : Mask{};
+    at::Tensor x = embeddings->forward(ids, rows.types);
+    for (const auto& layer : layers) x = layer->forward(x, mask);
+    return x;
+  }
+
+  /// [batch, positions, hidden] -> [batch, hidden]. Not to be called without a pooler.
+  at::Tensor pool(const at::Tensor& hidden) const { return at::tanh(pooler_->forward(hidden.select(1, 0))); }
+
+  std::shared_ptr<BertEmbeddings> embeddings;
+  std::vector<std::shared_ptr<BertLayer>> layers;
+
+ private:
+  spec::Bert config_;
+  std::shared_ptr<Linear> pooler_;  ///< null without one
+};
 
 BertEncoder::BertEncoder(const spec::Bert& config, bool with_pooler) : config_(config) {
   check_bert(config_);
-  bert_ = register_module("bert", std::make_shared<BertModel>(config_, with_pooler));
+  bert_ = add_child<BertModel>(*this, "bert", config_, with_pooler);
 }
 
 std::vector<std::shared_ptr<Block>> BertEncoder::blocks() const {
@@ -178,26 +216,38 @@ at::Tensor BertEncoder::hidden(const BertRows& rows) const {
   return through(rows, [](at::Tensor hidden) { return hidden; });
 }
 
-BertPredictions::BertPredictions(const spec::Bert& c)
-    : bias(register_parameter("bias", uninitialised({c.vocab_size}))), act_(activation_of(c.hidden_act)) {
-  const auto transform = bert_group(*this, "transform");
-  dense_ = transform->register_module("dense", std::make_shared<Linear>(c.hidden_size, c.hidden_size, true));
-  norm_ = transform->register_module("LayerNorm", std::make_shared<LayerNorm>(c.hidden_size, c.layer_norm_eps));
-  if (!c.tie_word_embeddings) {
-    decoder = register_module("decoder", std::make_shared<Linear>(c.hidden_size, c.vocab_size));
+/// The head of masked-language modelling: a transform, and a decoder that is the table of word embeddings or, with
+/// tie_word_embeddings = false, has a weight of its own. Its parameters are "cls.predictions.*".
+class BertPredictions : public torch::nn::Module {
+ public:
+  explicit BertPredictions(const spec::Bert& c)
+      : bias(register_parameter("bias", uninitialised({c.vocab_size}))), act_(activation_of(c.hidden_act)) {
+    const auto transform = add_group(*this, "transform");
+    dense_ = add_child<Linear>(*transform, "dense", c.hidden_size, c.hidden_size, true);
+    norm_ = add_child<LayerNorm>(*transform, "LayerNorm", c.hidden_size, c.layer_norm_eps);
+    if (!c.tie_word_embeddings) decoder = add_child<Linear>(*this, "decoder", c.hidden_size, c.vocab_size);
   }
-}
 
-at::Tensor BertPredictions::transform(const at::Tensor& hidden) const {
-  return norm_->forward(activate(act_, dense_->forward(hidden)));
-}
+  /// Computes the input of the decoder: [.., hidden] -> [.., hidden].
+  at::Tensor transform(const at::Tensor& hidden) const {
+    return norm_->forward(activate(act_, dense_->forward(hidden)));
+  }
+
+  std::shared_ptr<Linear> decoder;  ///< null when tied; without its bias
+  at::Tensor bias;                  ///< [vocab]: the decoder's
+
+ private:
+  Activation act_;
+  std::shared_ptr<Linear> dense_;
+  std::shared_ptr<LayerNorm> norm_;
+};
 
 BertForMaskedLm::BertForMaskedLm(const spec::Bert& config) : BertEncoder(config) {
-  predictions_ = bert_group(*this, "cls")->register_module("predictions", std::make_shared<BertPredictions>(config_));
+  predictions_ = add_child<BertPredictions>(*add_group(*this, "cls"), "predictions", config_);
 }
 
 const at::Tensor& BertForMaskedLm::decoder() const {
-  return predictions_->decoder ? predictions_->decoder->weight : bert_->embeddings->word_embeddings->weight;
+  return predictions_->decoder ? predictions_->decoder->weight : bert_->embeddings->words->weight;
 }
 
 at::Tensor BertForMaskedLm::forward(const BertRows& rows) const {
@@ -231,7 +281,7 @@ BertForSequenceClassification::BertForSequenceClassification(const spec::Bert& c
     throw std::invalid_argument("the classifier has " + std::to_string(labels) +
                                 " labels: want at least 2; give data with two or more classes");
   }
-  classifier_ = register_module("classifier", std::make_shared<Linear>(config_.hidden_size, labels, true));
+  classifier_ = add_child<Linear>(*this, "classifier", config_.hidden_size, labels, true);
 }
 
 at::Tensor BertForSequenceClassification::logits(const at::Tensor& hidden) const {

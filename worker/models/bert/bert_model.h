@@ -5,11 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "fsdp/text/json.h"
 #include "spec/tables/bert_keys.h"
-#include "worker/models/layers/attention.h"
 #include "worker/models/layers/layers.h"
 
 // BERT (Devlin et al., arXiv 1810.04805): an encoder with norms after the sums. A model knows nothing of sharding. Its
@@ -36,77 +39,8 @@ struct MaskedTargets {
 /// Throws c10::Error for targets on another device: there, the number of targets would have to be waited for.
 MaskedTargets masked_targets(const at::Tensor& targets);
 
-/// The sum of word, token-type and position embeddings, with norm and dropout.
-class BertEmbeddings : public torch::nn::Module {
- public:
-  explicit BertEmbeddings(const spec::Bert& config);
-  /// -> [batch, positions, hidden]
-  at::Tensor forward(const at::Tensor& ids, const at::Tensor& types) const;
-
-  std::shared_ptr<Embedding> word_embeddings;
-
- private:
-  double dropout_;
-  std::shared_ptr<Embedding> position_embeddings_, token_type_embeddings_;
-  std::shared_ptr<LayerNorm> norm_;
-};
-
-/// Multi-head self-attention without its output projection.
-class BertSelfAttention : public torch::nn::Module {
- public:
-  explicit BertSelfAttention(const spec::Bert& config);
-  at::Tensor forward(const at::Tensor& x, const Mask& mask) const;
-
- private:
-  std::int64_t heads_, head_dim_;
-  double dropout_;
-  std::shared_ptr<Linear> query_, key_, value_;
-};
-
-/// norm(dropout(W x + b) + before): how both parts of a block end.
-class BertOutput : public torch::nn::Module {
- public:
-  BertOutput(const spec::Bert& config, std::int64_t in);
-  /// x [.., in], before [.., hidden] -> [.., hidden]
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& before) const;
-
- private:
-  double dropout_;
-  std::shared_ptr<Linear> dense_;
-  std::shared_ptr<LayerNorm> norm_;
-};
-
-/// y = norm(x + attention(x)), then norm(y + feed_forward(y)).
-class BertLayer : public Block {
- public:
-  explicit BertLayer(const spec::Bert& config);
-  /// [batch, positions, hidden] -> [batch, positions, hidden].
-  at::Tensor forward(at::Tensor x, const Mask& mask) const;
-
- private:
-  Activation act_;
-  std::shared_ptr<BertSelfAttention> self_;
-  std::shared_ptr<BertOutput> attention_output_, output_;
-  std::shared_ptr<Linear> intermediate_;
-};
-
-/// Embeddings, blocks and, where a head reads it, the pooler: tanh(W x + b) of each row's first token.
-class BertModel : public torch::nn::Module {
- public:
-  BertModel(const spec::Bert& config, bool with_pooler);
-  /// -> [batch, positions, hidden]. Throws c10::Error for more positions than the model takes, and for a mask or token
-  /// types of another shape than the ids.
-  at::Tensor forward(const BertRows& rows) const;
-  /// [batch, positions, hidden] -> [batch, hidden]. Not to be called without a pooler.
-  at::Tensor pool(const at::Tensor& hidden) const;
-
-  std::shared_ptr<BertEmbeddings> embeddings;
-  std::vector<std::shared_ptr<BertLayer>> layers;
-
- private:
-  spec::Bert config_;
-  std::shared_ptr<Linear> pooler_;  ///< null without one
-};
+class BertModel;
+class BertPredictions;
 
 /// A BERT without a head: what muster embed runs, and the base of those with a head. Its parameters are "bert.*".
 ///
@@ -130,23 +64,6 @@ class BertEncoder : public torch::nn::Module, public Wrapped {
 
   spec::Bert config_;
   std::shared_ptr<BertModel> bert_;
-};
-
-/// The head of masked-language modelling: a transform, and a decoder that is the table of word embeddings or, with
-/// tie_word_embeddings = false, has a weight of its own. Its parameters are "cls.predictions.*".
-class BertPredictions : public torch::nn::Module {
- public:
-  explicit BertPredictions(const spec::Bert& config);
-  /// Computes the input of the decoder: [.., hidden] -> [.., hidden].
-  at::Tensor transform(const at::Tensor& hidden) const;
-
-  std::shared_ptr<Linear> decoder;  ///< null when tied; without its bias
-  at::Tensor bias;                  ///< [vocab]: the decoder's
-
- private:
-  Activation act_;
-  std::shared_ptr<Linear> dense_;
-  std::shared_ptr<LayerNorm> norm_;
 };
 
 /// BERT that predicts masked tokens.
@@ -187,5 +104,22 @@ class BertForSequenceClassification : public BertEncoder {
   double dropout_;
   std::shared_ptr<Linear> classifier_;
 };
+
+/// The architectures of BERT that are trained here, as config.json names them.
+inline constexpr std::string_view kBertForMaskedLm = "BertForMaskedLM";
+inline constexpr std::string_view kBertClassifier = "BertForSequenceClassification";
+
+/// The further names that a file of a BERT without tied weights has for a parameter: transformers 5 adds the decoder's
+/// bias under a name of its own, and transformers 4 takes the other name.
+std::vector<std::string> second_bert_names(const std::string& parameter);
+
+/// The names of a classifier's labels in config.json, by number: `id2label`, else `num_labels` names "LABEL_0",
+/// "LABEL_1", .., else two, as transformers has it. Throws std::invalid_argument that names the member and the remedy
+/// when the numbers are not 0, 1, .. or a name is no text.
+std::vector<std::string> bert_labels(const fsdp::Json& config);
+
+/// Writes `id2label`, `label2id` and `problem_type` of a classifier with these labels, each of which is another text.
+/// Throws std::invalid_argument naming a label that comes twice.
+void write_bert_labels(std::span<const std::string> labels, fsdp::Json& config);
 
 }  // namespace worker

@@ -1,16 +1,13 @@
-#include "worker/models/dinov2/dinov2_hf.h"
-
 #include <array>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
-#include "spec/tables/dinov2_keys.h"
 #include "worker/models/config_json.h"
 #include "worker/models/config_members.h"
 #include "worker/models/dinov2/heads.h"
-#include "worker/models/ops.h"
+#include "worker/models/family.h"
 
 namespace worker {
 namespace {
@@ -179,8 +176,7 @@ const Family& dinov2_family() {
                                     .may_ignore = may_ignore_in_dinov2,
                                     .may_lack = is_of_dino_head},
                           .draw = draw_dinov2,
-                          .layers_above = dinov2_layers_above,
-                          .make_causal = nullptr};
+                          .layers_above = dinov2_layers_above};
   return row;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "fsdp/text/json.h"
 #include "spec/tables/dinov2_keys.h"
 #include "worker/models/layers/layers.h"
 
@@ -15,73 +16,10 @@
 // Registers", arXiv 2309.16588) or without. Names of modules and parameters are those of Hugging Face.
 namespace worker {
 
-/// The convolution whose stride is its kernel's size. It is computed as one product: the pixels of a patch in a row.
-class Dinov2Projection : public torch::nn::Module {
- public:
-  explicit Dinov2Projection(const spec::Dinov2& config);
-  /// [batch, channels, height, width] -> [batch, patches, hidden], patches by rows. Pixels at the right and lower
-  /// border that fill no patch are left out.
-  at::Tensor forward(const at::Tensor& pixels) const;
-
-  at::Tensor weight, bias;  ///< [hidden, channels, patch_size, patch_size], [hidden]
-
- private:
-  std::int64_t patch_size_;
-};
-
-/// Patches to tokens. The order is [class, registers, patches].
-class Dinov2Embeddings : public torch::nn::Module {
- public:
-  explicit Dinov2Embeddings(const spec::Dinov2& config);
-  /// Does the part of Dinov2Model::forward() that comes before the blocks.
-  at::Tensor forward(const at::Tensor& pixels, const at::Tensor& masks) const;
-
-  at::Tensor cls_token;            ///< [1, 1, hidden]
-  at::Tensor mask_token;           ///< [1, hidden]; undefined without one
-  at::Tensor register_tokens;      ///< [1, registers, hidden]; undefined without one
-  at::Tensor position_embeddings;  ///< [1, 1 + grid * grid, hidden], the class token's first
-
- private:
-  /// [1, 1 + patches, hidden] for an image of this size.
-  at::Tensor positions(std::int64_t height, std::int64_t width) const;
-
-  spec::Dinov2 config_;
-  std::shared_ptr<Dinov2Projection> projection_;
-};
-
-/// Self-attention over all tokens, with a projection each for queries, keys and values.
-class Dinov2Attention : public torch::nn::Module {
- public:
-  explicit Dinov2Attention(const spec::Dinov2& config);
-  /// [batch, tokens, hidden] -> [batch, tokens, hidden].
-  at::Tensor forward(const at::Tensor& x) const;
-
- private:
-  std::int64_t heads_;
-  double probs_dropout_, dropout_;
-  std::shared_ptr<Linear> query_, key_, value_, dense_;
-};
-
-/// fc2(act(fc1(x))), or weights_out(silu(a) * b) with [a, b] = weights_in(x).
-class Dinov2Mlp : public torch::nn::Module {
- public:
-  explicit Dinov2Mlp(const spec::Dinov2& config);
-  at::Tensor forward(const at::Tensor& x) const;
-
- private:
-  bool swiglu_;
-  Activation act_;
-  std::shared_ptr<Linear> in_, out_;
-};
-
-/// x * lambda1 (Touvron et al., "Going deeper with Image Transformers", 2021).
-class Dinov2LayerScale : public torch::nn::Module {
- public:
-  explicit Dinov2LayerScale(std::int64_t size);
-  at::Tensor forward(const at::Tensor& x) const;
-
-  at::Tensor lambda1;  ///< [hidden]
-};
+class Dinov2Embeddings;
+class Dinov2Attention;
+class Dinov2LayerScale;
+class Dinov2Mlp;
 
 /// x + scale1 * attention(norm1(x)), then x + scale2 * mlp(norm2(x)). Stochastic depth (Huang et al., 2016) leaves out
 /// a part for some images of a batch in training. The sums are outside of the two parts' wrappers.
@@ -131,5 +69,12 @@ class Dinov2Model : public torch::nn::Module, public Wrapped {
   std::vector<std::shared_ptr<Dinov2Layer>> layers_;
   std::shared_ptr<LayerNorm> layernorm_;
 };
+
+/// The file with which transformers prepares images for a model.
+inline constexpr const char* kPreprocessorFile = "preprocessor_config.json";
+
+/// A kPreprocessorFile for images as training sees them: the shorter side is made 256/224 of model.image_size, the
+/// middle is cut out, and ImageNet's mean and deviation are taken away.
+fsdp::Json dinov2_preprocessor(const spec::Values& values);
 
 }  // namespace worker

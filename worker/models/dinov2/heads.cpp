@@ -7,10 +7,8 @@
 
 #include <cmath>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
-#include "worker/models/layers/layers.h"
 #include "worker/models/ops.h"
 
 namespace worker {
@@ -37,26 +35,34 @@ at::Tensor of_length_one(const at::Tensor& x) {
 
 }  // namespace
 
-WeightNormLinear::WeightNormLinear(std::int64_t in, std::int64_t out)
-    : weight_g(register_parameter("weight_g", uninitialised({out, 1}))),
-      weight_v(register_parameter("weight_v", uninitialised({out, in}))) {}
+/// A linear layer without bias whose rows are weight_g * weight_v / |weight_v| (Salimans and Kingma, "Weight
+/// Normalization", 2016). Both are trained.
+class WeightNormLinear : public torch::nn::Module {
+ public:
+  WeightNormLinear(std::int64_t in, std::int64_t out)
+      : weight_g_(register_parameter("weight_g", uninitialised({out, 1}))),
+        weight_v_(register_parameter("weight_v", uninitialised({out, in}))) {}
 
-at::Tensor WeightNormLinear::forward(const at::Tensor& x) const {
-  const at::Tensor length = at::linalg_vector_norm(weight_v, 2, {1}, /*keepdim=*/true);
-  return worker::linear(x, weight_v * (weight_g / length));
-}
+  /// [.., in] -> [.., out].
+  at::Tensor forward(const at::Tensor& x) const {
+    const at::Tensor length = at::linalg_vector_norm(weight_v_, 2, {1}, /*keepdim=*/true);
+    return worker::linear(x, weight_v_ * (weight_g_ / length));
+  }
+
+ private:
+  at::Tensor weight_g_, weight_v_;  ///< [out, 1], [out, in]
+};
 
 DinoHead::DinoHead(std::int64_t in, const DinoHeadSizes& sizes) {
   check_dino_head(in, sizes);
   // The names count the nonlinear functions between the layers, too.
-  const auto list = register_module("mlp", std::make_shared<torch::nn::Module>());
+  const auto list = add_group(*this, "mlp");
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     const bool is_last = i + 1 == sizes.layers;
-    mlp_.push_back(list->register_module(
-        std::to_string(2 * i),
-        std::make_shared<Linear>(i == 0 ? in : sizes.hidden, is_last ? sizes.bottleneck : sizes.hidden, true)));
+    mlp_.push_back(add_child<Linear>(*list, std::to_string(2 * i), i == 0 ? in : sizes.hidden,
+                                     is_last ? sizes.bottleneck : sizes.hidden, true));
   }
-  last_layer_ = register_module("last_layer", std::make_shared<WeightNormLinear>(sizes.bottleneck, sizes.prototypes));
+  last_layer_ = add_child<WeightNormLinear>(*this, "last_layer", sizes.bottleneck, sizes.prototypes);
 }
 
 at::Tensor DinoHead::forward(const at::Tensor& tokens) const {
@@ -69,10 +75,9 @@ at::Tensor DinoHead::forward(const at::Tensor& tokens) const {
 }
 
 SelfDistilled::SelfDistilled(const spec::Dinov2& of_backbone, const DinoHeadSizes& head, bool separate_ibot_head)
-    : backbone(register_module("backbone", std::make_shared<Dinov2Model>(of_backbone))),
-      dino_head(register_module("dino_head", std::make_shared<DinoHead>(of_backbone.hidden_size, head))) {
-  if (separate_ibot_head)
-    ibot_head = register_module("ibot_head", std::make_shared<DinoHead>(of_backbone.hidden_size, head));
+    : backbone(add_child<Dinov2Model>(*this, "backbone", of_backbone)),
+      dino_head(add_child<DinoHead>(*this, "dino_head", of_backbone.hidden_size, head)) {
+  if (separate_ibot_head) ibot_head = add_child<DinoHead>(*this, "ibot_head", of_backbone.hidden_size, head);
 }
 
 SelfDistilled::Output SelfDistilled::forward(const at::Tensor& pixels, const at::Tensor& masks,

@@ -24,16 +24,7 @@ struct DinoHeadSizes {
   std::int64_t layers = 3;  ///< linear layers before the prototypes, at least 1
 };
 
-/// A linear layer without bias whose rows are weight_g * weight_v / |weight_v| (Salimans and Kingma, "Weight
-/// Normalization", 2016). Both are trained.
-class WeightNormLinear : public torch::nn::Module {
- public:
-  WeightNormLinear(std::int64_t in, std::int64_t out);
-  /// [.., in] -> [.., out].
-  at::Tensor forward(const at::Tensor& x) const;
-
-  at::Tensor weight_g, weight_v;  ///< [out, 1], [out, in]
-};
+class WeightNormLinear;
 
 /// How near tokens are to prototypes: linear layers with GELU between them, then vectors of length 1, then their
 /// products with the prototypes. With weight_g = 1 these are cosines. Wrapped, because it may be a unit with a

@@ -1,18 +1,14 @@
-#include "worker/models/gpt_neox/gpt_neox_hf.h"
-
 #include <array>
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "spec/recipes.h"
 #include "spec/tables/gpt_neox_keys.h"
 #include "worker/models/config_json.h"
 #include "worker/models/config_members.h"
+#include "worker/models/family.h"
 #include "worker/models/gpt_neox/gpt_neox_model.h"
-#include "worker/models/ops.h"
 
 namespace worker {
 namespace {
@@ -94,10 +90,7 @@ void write_gpt_neox(const Values& values, std::string_view architecture, Json& c
       if (const auto* value = values.find(number.row)) write_member(config["rope_parameters"], number.member, *value);
     }
   }
-  // transformers would take ids of its own tokenizer for tokens that are absent here.
-  for (const char* token : {"bos_token_id", "eos_token_id"}) {
-    if (!config.contains(token)) config[token] = nullptr;
-  }
+  write_absent_ids(config, {"bos_token_id", "eos_token_id"});
 }
 
 /// Old files hold the causal mask and the frequencies of each layer.
@@ -111,13 +104,6 @@ std::string gpt_neox_equal_to(std::string_view in_file, const Values& model) {
   return in_file == "embed_out.weight" && model.flag("model.tie_word_embeddings") ? "gpt_neox.embed_in.weight" : "";
 }
 
-int gpt_neox_layers_above(const Values& values, const std::string& parameter) {
-  static constexpr std::string_view kLayers = "gpt_neox.layers.";
-  const auto layers = static_cast<int>(values.whole("model.num_hidden_layers"));
-  if (parameter.starts_with(kLayers)) return layers - std::stoi(parameter.substr(kLayers.size()));
-  return parameter.starts_with("gpt_neox.embed_in.") ? layers + 1 : 0;
-}
-
 }  // namespace
 
 const Family& gpt_neox_family() {
@@ -127,16 +113,14 @@ const Family& gpt_neox_family() {
       .architectures = kGptNeoXArchitectures,
       .read = read_gpt_neox,
       .write = write_gpt_neox,
-      .names = {.base = "gpt_neox.",
-                .parameter_of = same_name,
-                .may_ignore = may_ignore_in_gpt_neox,
-                .may_lack = [](std::string_view) { return false; },
-                .equal_to = gpt_neox_equal_to},
+      .names = {.base = "gpt_neox.", .may_ignore = may_ignore_in_gpt_neox, .equal_to = gpt_neox_equal_to},
       .token_embedding = "gpt_neox.embed_in.weight",
       .lora_layers = "query_key_value",
-      .draw = [](const Values& values, const std::string& name, const at::Tensor& into,
-                 at::Generator& random) { draw_normal(name, into, values.real("model.initializer_range"), random); },
-      .layers_above = gpt_neox_layers_above,
+      .draw = draw_by_initializer_range,
+      .layers_above =
+          [](const Values& values, const std::string& parameter) {
+            return layers_above_blocks(values, parameter, "gpt_neox.layers.", "gpt_neox.embed_in.");
+          },
       .make_causal = [](const Values& values) -> std::shared_ptr<CausalModel> {
         return std::make_shared<GptNeoXForCausalLm>(spec::bind<spec::GptNeoX>(spec::gpt_neox(), values));
       }};

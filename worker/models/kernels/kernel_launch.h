@@ -4,7 +4,7 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "worker/models/kernels/number.h"
+#include "worker/models/kernels/kernels.h"
 
 namespace worker::kernels {
 

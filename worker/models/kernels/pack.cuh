@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "worker/models/kernels/number.h"
+#include "worker/models/kernels/kernels.h"
 
 // Wide accesses and fp32 arithmetic for kernels over fp32, fp16 and bf16.
 namespace worker::kernels {

@@ -15,33 +15,6 @@
 #include "worker/models/layers/layers.h"
 
 namespace worker {
-
-Mask causal_mask() {
-  return {.bias = {}, .causal = true};
-}
-
-Mask continued_mask(std::int64_t before, std::int64_t queries, at::Device device) {
-  if (before == 0 && queries > 1) return causal_mask();
-  if (queries == 1) return {};
-  const auto options = at::TensorOptions(at::kLong).device(device);
-  const at::Tensor keys = at::arange(before + queries, options);
-  return {.bias = keys.unsqueeze(0) <= keys.narrow(0, before, queries).unsqueeze(1), .causal = false};
-}
-
-Mask segment_mask(const at::Tensor& segment_ids) {
-  TORCH_CHECK(segment_ids.dim() == 2, "segment_mask: segment ids are ", segment_ids.sizes(),
-              "; want [rows, positions]");
-  const at::Tensor same = segment_ids.unsqueeze(2) == segment_ids.unsqueeze(1);
-  return {.bias = same.tril().unsqueeze(1), .causal = false};
-}
-
-Mask padding_mask(const at::Tensor& attention_mask) {
-  TORCH_CHECK(attention_mask.dim() == 2, "padding_mask: the mask is ", attention_mask.sizes(), "; want [batch, keys]");
-  const at::Tensor counts = attention_mask > 0;
-  const at::Tensor empty = counts.any(-1, /*keepdim=*/true).logical_not();
-  return {.bias = counts.logical_or(empty).unsqueeze(1).unsqueeze(1), .causal = false};
-}
-
 namespace {
 
 /// The angle of each pair at position 1, fp32 [dim / 2].
@@ -68,20 +41,6 @@ RopeTable table_of(const at::Tensor& positions, const at::Tensor& frequency, at:
   return {angle.cos().to(dtype), angle.sin().to(dtype)};
 }
 
-}  // namespace
-
-RopeTable rope_table(std::int64_t begin, std::int64_t count, const RopeOptions& options, at::ScalarType dtype,
-                     at::Device device) {
-  const at::Tensor frequency = frequencies(options, device);
-  return table_of(at::arange(begin, begin + count, at::TensorOptions(at::kFloat).device(device)), frequency, dtype);
-}
-
-RopeTable rope_table(const at::Tensor& positions, const RopeOptions& options, at::ScalarType dtype) {
-  return table_of(positions.to(at::kFloat), frequencies(options, positions.device()), dtype);
-}
-
-namespace {
-
 at::Tensor attention_by_products(const at::Tensor& q, at::Tensor k, at::Tensor v, const at::Tensor& bias, double scale,
                                  double p, bool training) {
   if (const std::int64_t groups = q.size(1) / k.size(1); groups != 1) {
@@ -96,6 +55,45 @@ at::Tensor attention_by_products(const at::Tensor& q, at::Tensor k, at::Tensor v
 
 }  // namespace
 
+Mask causal_mask() {
+  return {.bias = {}, .causal = true};
+}
+
+at::Tensor earlier_keys(std::int64_t before, std::int64_t queries, at::Device device) {
+  const at::Tensor keys = at::arange(before + queries, at::TensorOptions(at::kLong).device(device));
+  return keys.unsqueeze(0) <= keys.narrow(0, before, queries).unsqueeze(1);
+}
+
+Mask continued_mask(std::int64_t before, std::int64_t queries, at::Device device) {
+  if (before == 0 && queries > 1) return causal_mask();
+  if (queries == 1) return {};
+  return {.bias = earlier_keys(before, queries, device), .causal = false};
+}
+
+Mask segment_mask(const at::Tensor& segment_ids) {
+  TORCH_CHECK(segment_ids.dim() == 2, "segment_mask: segment ids are ", segment_ids.sizes(),
+              "; want [rows, positions]");
+  const at::Tensor same = segment_ids.unsqueeze(2) == segment_ids.unsqueeze(1);
+  return {.bias = same.tril().unsqueeze(1), .causal = false};
+}
+
+Mask padding_mask(const at::Tensor& attention_mask) {
+  TORCH_CHECK(attention_mask.dim() == 2, "padding_mask: the mask is ", attention_mask.sizes(), "; want [batch, keys]");
+  const at::Tensor counts = attention_mask > 0;
+  const at::Tensor empty = counts.any(-1, /*keepdim=*/true).logical_not();
+  return {.bias = counts.logical_or(empty).unsqueeze(1).unsqueeze(1), .causal = false};
+}
+
+RopeTable rope_table(std::int64_t begin, std::int64_t count, const RopeOptions& options, at::ScalarType dtype,
+                     at::Device device) {
+  const at::Tensor frequency = frequencies(options, device);
+  return table_of(at::arange(begin, begin + count, at::TensorOptions(at::kFloat).device(device)), frequency, dtype);
+}
+
+RopeTable rope_table(const at::Tensor& positions, const RopeOptions& options, at::ScalarType dtype) {
+  return table_of(positions.to(at::kFloat), frequencies(options, positions.device()), dtype);
+}
+
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
                      std::optional<double> scale, double dropout, bool training) {
   TORCH_CHECK(!(mask.causal && mask.bias.defined()), "attention: the mask is causal and has a bias; want one of them");
@@ -108,6 +106,14 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                                           /*enable_gqa=*/k.size(1) != q.size(1));
 }
 
+at::Tensor split_heads(const at::Tensor& x, std::int64_t heads) {
+  return x.view({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
+}
+
+at::Tensor joined_heads(const at::Tensor& x) {
+  return x.transpose(1, 2).reshape({x.size(0), x.size(2), x.size(1) * x.size(3)});
+}
+
 void KeyValues::append(const at::Tensor& more_keys, const at::Tensor& more_values) {
   const std::int64_t count = more_keys.size(2);
   TORCH_CHECK(length + count <= keys.size(2), "append: the cache holds ", length, " of ", keys.size(2),
@@ -115,6 +121,13 @@ void KeyValues::append(const at::Tensor& more_keys, const at::Tensor& more_value
   keys.narrow(2, length, count).copy_(more_keys);
   values.narrow(2, length, count).copy_(more_values);
   length += count;
+}
+
+void use_cache(KeyValues* cached, at::Tensor& keys, at::Tensor& values) {
+  if (cached == nullptr) return;
+  cached->append(keys, values);
+  keys = cached->all_keys();
+  values = cached->all_values();
 }
 
 Cache empty_cache(std::int64_t layers, at::IntArrayRef shape, const at::TensorOptions& options) {

@@ -22,6 +22,9 @@ struct Mask {
 
 Mask causal_mask();
 
+/// Which of the tokens 0..before + queries - 1 the last `queries` ones see: bool [queries, before + queries].
+at::Tensor earlier_keys(std::int64_t before, std::int64_t queries, at::Device device);
+
 /// `queries` new tokens after `before` cached ones: query i sees the keys 0..before + i.
 Mask continued_mask(std::int64_t before, std::int64_t queries, at::Device device);
 
@@ -66,6 +69,11 @@ RopeTable rope_table(const at::Tensor& positions, const RopeOptions& options, at
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
                      std::optional<double> scale, double dropout, bool training);
 
+/// [batch, positions, heads * d] -> [batch, heads, positions, d], as attention() takes it.
+at::Tensor split_heads(const at::Tensor& x, std::int64_t heads);
+/// [batch, heads, positions, d] -> [batch, positions, heads * d].
+at::Tensor joined_heads(const at::Tensor& x);
+
 /// The keys and values of one attention layer for the tokens that a model has read, so that the next token costs one
 /// row. Memory is taken once. Not for training: the values are overwritten in place.
 struct KeyValues {
@@ -78,6 +86,10 @@ struct KeyValues {
   at::Tensor all_keys() const { return keys.narrow(2, 0, length); }
   at::Tensor all_values() const { return values.narrow(2, 0, length); }
 };
+
+/// Appends `keys` and `values` to those that are cached, and puts all that count in their place. Null: nothing is
+/// cached.
+void use_cache(KeyValues* cached, at::Tensor& keys, at::Tensor& values);
 
 /// Keys and values of each layer.
 using Cache = std::vector<KeyValues>;

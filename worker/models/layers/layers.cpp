@@ -11,7 +11,6 @@
 #include <c10/util/Exception.h>
 
 #include <stdexcept>
-#include <string>
 
 #include "worker/models/ops.h"
 
@@ -40,8 +39,8 @@ at::Tensor Linear::adapted(const at::Tensor& x) const {
 void Linear::add_adapter(std::int64_t rank, double scale, double dropout) {
   TORCH_CHECK(rank >= 1 && !lora_a_, "add_adapter: rank is ", rank, lora_a_ ? ", and there is an adapter already" : "",
               "; want a rank of at least 1, once a module");
-  lora_a_ = register_module("lora_A", std::make_shared<Linear>(weight.size(1), rank));
-  lora_b_ = register_module("lora_B", std::make_shared<Linear>(rank, weight.size(0)));
+  lora_a_ = add_child<Linear>(*this, "lora_A", weight.size(1), rank);
+  lora_b_ = add_child<Linear>(*this, "lora_B", rank, weight.size(0));
   lora_scale_ = scale;
   lora_dropout_ = dropout;
 }

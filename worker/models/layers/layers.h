@@ -5,12 +5,44 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
-
-#include "worker/models/call_wrapper.h"
+#include <utility>
+#include <vector>
 
 namespace worker {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// A part of a model as a function of its differentiable inputs. Tensors that it captures get no gradient where a
+/// wrapper recomputes it.
+using Forward = std::function<Tensors(Tensors inputs)>;
+
+/// How a part of a model is called. The owner of the call (a sharding unit, activation checkpointing) may act before
+/// and after, may call `forward` again during backward, and may nest another wrapper. The wrapper must return what
+/// `forward` returns.
+using CallWrapper = std::function<Tensors(Tensors inputs, const Forward& forward)>;
+
+/// The default wrapper: calls `forward` and does nothing else.
+inline Tensors call_directly(Tensors inputs, const Forward& forward) {
+  return forward(std::move(inputs));
+}
+
+/// Calls `forward`, a function of one tensor, through a wrapper.
+template <class OfOne>
+at::Tensor call(const CallWrapper& wrapper, at::Tensor input, OfOne forward) {
+  return wrapper({std::move(input)},
+                 [forward = std::move(forward)](Tensors inputs) { return Tensors{forward(std::move(inputs[0]))}; })[0];
+}
+
+/// `inner` inside of `outer`.
+inline CallWrapper nested(CallWrapper outer, CallWrapper inner) {
+  return [outer = std::move(outer), inner = std::move(inner)](Tensors inputs, const Forward& forward) {
+    return outer(std::move(inputs), [inner, forward](Tensors passed) { return inner(std::move(passed), forward); });
+  };
+}
 
 /// A parameter without values, in fp32. Its owner draws or loads them.
 inline at::Tensor uninitialised(at::IntArrayRef shape) {
@@ -29,6 +61,27 @@ class Block : public torch::nn::Module, public Wrapped {
  public:
   CallWrapper attention_wrapper = call_directly, mlp_wrapper = call_directly;
 };
+
+/// A new module, which `parent` registers under that name.
+template <class Module, class... Arguments>
+std::shared_ptr<Module> add_child(torch::nn::Module& parent, const std::string& name, Arguments&&... arguments) {
+  return parent.register_module(name, std::make_shared<Module>(std::forward<Arguments>(arguments)...));
+}
+
+/// A child that only groups others under a name of Hugging Face.
+inline std::shared_ptr<torch::nn::Module> add_group(torch::nn::Module& parent, const std::string& name) {
+  return add_child<torch::nn::Module>(parent, name);
+}
+
+/// `count` equal modules in a group: name.0, name.1, ..
+template <class Module, class Config>
+std::vector<std::shared_ptr<Module>> add_list(torch::nn::Module& parent, const std::string& name, std::int64_t count,
+                                              const Config& config) {
+  const auto group = add_group(parent, name);
+  std::vector<std::shared_ptr<Module>> out;
+  for (std::int64_t i = 0; i < count; ++i) out.push_back(add_child<Module>(*group, std::to_string(i), config));
+  return out;
+}
 
 /// Factors of a product: x W^T.
 struct Factors {

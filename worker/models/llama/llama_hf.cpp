@@ -1,17 +1,13 @@
-#include "worker/models/llama/llama_hf.h"
-
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <stdexcept>
 #include <string_view>
 
-#include "spec/recipes.h"
 #include "spec/tables/llama_keys.h"
 #include "worker/models/config_json.h"
 #include "worker/models/config_members.h"
+#include "worker/models/family.h"
 #include "worker/models/llama/llama_model.h"
-#include "worker/models/ops.h"
 
 namespace worker {
 namespace {
@@ -140,10 +136,7 @@ void write_llama(const Values& values, std::string_view architecture, Json& conf
                 {"model.rope_type", "model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
                  "model.rope_original_max_position_embeddings"});
   write_llama_rope(values, config);
-  // transformers would take ids of its own tokenizer for tokens that are absent here.
-  for (const char* token : {"bos_token_id", "eos_token_id"}) {
-    if (!config.contains(token)) config[token] = nullptr;
-  }
+  write_absent_ids(config, {"bos_token_id", "eos_token_id"});
 }
 
 bool may_ignore_in_llama(std::string_view in_file, const Values& model) {
@@ -157,35 +150,23 @@ std::string llama_equal_to(std::string_view in_file, const Values& model) {
 
 }  // namespace
 
-int llama_layers_above(int layers, const std::string& parameter) {
-  static constexpr std::string_view kLayers = "model.layers.";
-  if (parameter.starts_with(kLayers)) return layers - std::stoi(parameter.substr(kLayers.size()));
-  return parameter.starts_with("model.embed_tokens.") ? layers + 1 : 0;
-}
-
 const Family& llama_family() {
-  static const Family row{
-      .name = "llama",
-      .table = spec::llama(),
-      .architectures = kLlamaArchitectures,
-      .read = read_llama,
-      .write = write_llama,
-      .names = {.base = "model.",
-                .parameter_of = same_name,
-                .may_ignore = may_ignore_in_llama,
-                .may_lack = [](std::string_view) { return false; },
-                .equal_to = llama_equal_to},
-      .token_embedding = "model.embed_tokens.weight",
-      .lora_layers = "q_proj v_proj",
-      .draw = [](const Values& values, const std::string& name, const at::Tensor& into,
-                 at::Generator& random) { draw_normal(name, into, values.real("model.initializer_range"), random); },
-      .layers_above =
-          [](const Values& values, const std::string& parameter) {
-            return llama_layers_above(static_cast<int>(values.whole("model.num_hidden_layers")), parameter);
-          },
-      .make_causal = [](const Values& values) -> std::shared_ptr<CausalModel> {
-        return std::make_shared<LlamaForCausalLm>(spec::bind<spec::Llama>(spec::llama(), values));
-      }};
+  static const Family row{.name = "llama",
+                          .table = spec::llama(),
+                          .architectures = kLlamaArchitectures,
+                          .read = read_llama,
+                          .write = write_llama,
+                          .names = {.base = "model.", .may_ignore = may_ignore_in_llama, .equal_to = llama_equal_to},
+                          .token_embedding = "model.embed_tokens.weight",
+                          .lora_layers = "q_proj v_proj",
+                          .draw = draw_by_initializer_range,
+                          .layers_above =
+                              [](const Values& values, const std::string& parameter) {
+                                return layers_above_blocks(values, parameter, "model.layers.", "model.embed_tokens.");
+                              },
+                          .make_causal = [](const Values& values) -> std::shared_ptr<CausalModel> {
+                            return std::make_shared<LlamaForCausalLm>(spec::bind<spec::Llama>(spec::llama(), values));
+                          }};
   return row;
 }
 

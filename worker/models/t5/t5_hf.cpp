@@ -1,5 +1,3 @@
-#include "worker/models/t5/t5_hf.h"
-
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -7,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "spec/recipes.h"
-#include "spec/tables/t5_keys.h"
 #include "worker/models/config_json.h"
 #include "worker/models/config_members.h"
+#include "worker/models/family.h"
+#include "worker/models/t5/t5_model.h"
 
 namespace worker {
 namespace {
@@ -165,21 +163,17 @@ bool is_wide_in_t5(std::string_view parameter) {
 }
 
 const Family& t5_family() {
-  static const Family row{.name = "t5",
-                          .table = spec::t5(),
-                          .architectures = kT5Architectures,
-                          .read = read_t5,
-                          .complete = complete_t5,
-                          .write = write_t5,
-                          .names = {.base = "",
-                                    .parameter_of = t5_parameter_of,
-                                    .may_ignore = may_ignore_in_t5,
-                                    .may_lack = [](std::string_view) { return false; },
-                                    .equal_to = t5_equal_to},
-                          .token_embedding = kT5Embedding,
-                          .draw = draw_t5,
-                          .layers_above = t5_layers_above,
-                          .make_causal = nullptr};
+  static const Family row{
+      .name = "t5",
+      .table = spec::t5(),
+      .architectures = kT5Architectures,
+      .read = read_t5,
+      .complete = complete_t5,
+      .write = write_t5,
+      .names = {.parameter_of = t5_parameter_of, .may_ignore = may_ignore_in_t5, .equal_to = t5_equal_to},
+      .token_embedding = kT5Embedding,
+      .draw = draw_t5,
+      .layers_above = t5_layers_above};
   return row;
 }
 

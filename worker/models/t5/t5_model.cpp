@@ -21,20 +21,9 @@
 #include "worker/models/config_members.h"
 #include "worker/models/fused_ops.h"
 #include "worker/models/head_loss.h"
-#include "worker/models/layers/attention.h"
-#include "worker/models/layers/layers.h"
 #include "worker/models/ops.h"
 
 namespace worker {
-namespace {
-
-double t5_lowest(at::ScalarType dtype) {
-  if (dtype == at::kHalf) return std::numeric_limits<c10::Half>::lowest();
-  if (dtype == at::kBFloat16) return std::numeric_limits<c10::BFloat16>::lowest();
-  return std::numeric_limits<float>::lowest();
-}
-
-}  // namespace
 
 at::Tensor t5_buckets(const at::Tensor& relative, bool bidirectional, std::int64_t buckets, std::int64_t max_distance) {
   if (bidirectional) buckets /= 2;
@@ -65,10 +54,6 @@ at::Tensor T5RelativeBias::forward(std::int64_t begin, std::int64_t queries, std
   return copies.narrow(1, queries - 1, queries * (width - 1)).view({1, heads, queries, width - 1}).narrow(3, 0, keys);
 }
 
-at::Tensor t5_penalty(const at::Tensor& sees, at::ScalarType dtype) {
-  return at::zeros(sees.sizes(), sees.options().dtype(dtype)).masked_fill_(sees.logical_not(), t5_lowest(dtype));
-}
-
 namespace {
 
 /// Throws std::invalid_argument when the sizes contradict each other.
@@ -93,6 +78,17 @@ void check_t5_source(const at::Tensor& ids, const at::Tensor& attention_mask) {
               attention_mask.sizes(), " and the token ids are ", ids.sizes(), "; want equal shapes");
 }
 
+double t5_lowest(at::ScalarType dtype) {
+  if (dtype == at::kHalf) return std::numeric_limits<c10::Half>::lowest();
+  if (dtype == at::kBFloat16) return std::numeric_limits<c10::BFloat16>::lowest();
+  return std::numeric_limits<float>::lowest();
+}
+
+/// A mask to be added to scores of that dtype: 0 where `sees` (bool) is true, and the lowest finite number elsewhere.
+at::Tensor t5_penalty(const at::Tensor& sees, at::ScalarType dtype) {
+  return at::zeros(sees.sizes(), sees.options().dtype(dtype)).masked_fill_(sees.logical_not(), t5_lowest(dtype));
+}
+
 /// fp16 has no numbers for the sums of large T5 models, so infinities become large numbers, as in Hugging Face's T5.
 at::Tensor t5_finite(const at::Tensor& x) {
   if (x.scalar_type() != at::kHalf) return x;
@@ -101,168 +97,241 @@ at::Tensor t5_finite(const at::Tensor& x) {
   return at::clamp(x, -most, most);
 }
 
-/// Which of the tokens 0..before + count - 1 the last `count` ones see: bool [1, 1, count, before + count].
-at::Tensor t5_causal(std::int64_t before, std::int64_t count, at::Device device) {
-  const at::Tensor keys = at::arange(before + count, at::TensorOptions(at::kLong).device(device));
-  return (keys.unsqueeze(0) <= keys.narrow(0, before, count).unsqueeze(1)).unsqueeze(0).unsqueeze(0);
-}
-
 }  // namespace
 
-T5Attention::T5Attention(const spec::T5& c)
-    : heads_(c.num_heads),
-      head_dim_(c.d_kv),
-      dropout_(c.dropout_rate),
-      q_(register_module("q", std::make_shared<Linear>(c.d_model, c.inner_size()))),
-      k_(register_module("k", std::make_shared<Linear>(c.d_model, c.inner_size()))),
-      v_(register_module("v", std::make_shared<Linear>(c.d_model, c.inner_size()))),
-      o_(register_module("o", std::make_shared<Linear>(c.inner_size(), c.d_model))) {}
+/// The cached keys and values of one block; null where nothing is cached.
+struct T5BlockCache {
+  KeyValues *self = nullptr, *cross = nullptr;
+};
 
-at::Tensor T5Attention::by_heads(const at::Tensor& x) const {
-  return x.view({x.size(0), x.size(1), heads_, head_dim_}).transpose(1, 2);
-}
+/// Data that every block of a stack shares in one call, without what needs a gradient. Copies are cheap.
+struct T5Context {
+  std::int64_t begin = 0;  ///< the position of the first token
+  at::Tensor penalty;      ///< of t5_penalty(), for self-attention; undefined where a token sees all others
+  Mask cross;              ///< which tokens of the encoder the decoder sees
+};
 
-KeyValues T5Attention::keys_and_values(const at::Tensor& tokens) const {
-  return {by_heads(k_->forward(tokens)), by_heads(v_->forward(tokens)), tokens.size(1)};
-}
+/// Attention without a scale: T5's first values of the queries are so much smaller.
+class T5Attention : public torch::nn::Module {
+ public:
+  explicit T5Attention(const spec::T5& c)
+      : heads_(c.num_heads),
+        dropout_(c.dropout_rate),
+        q_(add_child<Linear>(*this, "q", c.d_model, c.inner_size())),
+        k_(add_child<Linear>(*this, "k", c.d_model, c.inner_size())),
+        v_(add_child<Linear>(*this, "v", c.d_model, c.inner_size())),
+        o_(add_child<Linear>(*this, "o", c.inner_size(), c.d_model)) {}
 
-at::Tensor T5Attention::forward(const at::Tensor& x, const at::Tensor& keys, const at::Tensor& values,
-                                const Mask& mask) const {
-  const at::Tensor out =
-      attention(by_heads(q_->forward(x)), keys, values, mask, /*scale=*/1.0, dropout_, is_training());
-  return o_->forward(out.transpose(1, 2).reshape({x.size(0), x.size(1), heads_ * head_dim_}));
-}
-
-T5SelfAttention::T5SelfAttention(const spec::T5& c, bool is_decoder, bool has_bias) : T5Attention(c) {
-  if (has_bias)
-    relative_attention_bias =
-        register_module("relative_attention_bias", std::make_shared<T5RelativeBias>(c, !is_decoder));
-}
-
-T5SelfAttentionLayer::T5SelfAttentionLayer(const spec::T5& c, bool is_decoder, bool has_bias)
-    : dropout_(c.dropout_rate),
-      attention_(register_module("SelfAttention", std::make_shared<T5SelfAttention>(c, is_decoder, has_bias))),
-      layer_norm_(register_module("layer_norm", std::make_shared<RmsNorm>(c.d_model, c.layer_norm_epsilon))) {}
-
-Tensors T5SelfAttentionLayer::forward(const at::Tensor& x, at::Tensor bias, const T5Context& context,
-                                      KeyValues* cached) const {
-  const at::Tensor in = layer_norm_->forward(x);
-  KeyValues own = attention_->keys_and_values(in);
-  if (cached != nullptr) {
-    cached->append(own.keys, own.values);
-    own = {cached->all_keys(), cached->all_values(), cached->length};
+  /// The keys and values of tokens [batch, n, d_model]: [batch, heads, n, d_kv].
+  KeyValues keys_and_values(const at::Tensor& tokens) const {
+    return {split_heads(k_->forward(tokens), heads_), split_heads(v_->forward(tokens), heads_), tokens.size(1)};
   }
-  const bool makes_bias = !bias.defined();
-  if (makes_bias) {
-    bias = attention_->relative_attention_bias->forward(context.begin, x.size(1), own.length).to(in.scalar_type());
-    bias = context.penalty.defined() ? bias + context.penalty : bias.contiguous();
+
+  /// [batch, queries, d_model] -> [batch, queries, d_model].
+  at::Tensor forward(const at::Tensor& x, const KeyValues& seen, const Mask& mask) const {
+    const at::Tensor q = split_heads(q_->forward(x), heads_);
+    return o_->forward(
+        joined_heads(attention(q, seen.keys, seen.values, mask, /*scale=*/1.0, dropout_, is_training())));
   }
-  const at::Tensor out = attention_->forward(in, own.keys, own.values, {.bias = bias, .causal = false});
-  at::Tensor sum = t5_finite(x + drop_out(out, dropout_, is_training()));
-  return makes_bias ? Tensors{std::move(sum), std::move(bias)} : Tensors{std::move(sum)};
-}
 
-T5CrossAttentionLayer::T5CrossAttentionLayer(const spec::T5& c)
-    : dropout_(c.dropout_rate),
-      attention_(register_module("EncDecAttention", std::make_shared<T5Attention>(c))),
-      layer_norm_(register_module("layer_norm", std::make_shared<RmsNorm>(c.d_model, c.layer_norm_epsilon))) {}
+ private:
+  std::int64_t heads_;
+  double dropout_;
+  std::shared_ptr<Linear> q_, k_, v_, o_;
+};
 
-at::Tensor T5CrossAttentionLayer::forward(const at::Tensor& x, const at::Tensor& encoded, const Mask& mask,
-                                          KeyValues* cached) const {
-  KeyValues seen;
-  if (cached != nullptr && cached->keys.defined()) {
-    seen = *cached;
-  } else {
-    seen = attention_->keys_and_values(encoded);
-    if (cached != nullptr) *cached = seen;
+/// Attention of a stack to itself. That of block 0 has the relative bias of all blocks.
+class T5SelfAttention : public T5Attention {
+ public:
+  T5SelfAttention(const spec::T5& c, bool is_decoder, bool has_bias) : T5Attention(c) {
+    if (has_bias) relative_attention_bias = add_child<T5RelativeBias>(*this, "relative_attention_bias", c, !is_decoder);
   }
-  const at::Tensor out = attention_->forward(layer_norm_->forward(x), seen.keys, seen.values, mask);
-  return t5_finite(x + drop_out(out, dropout_, is_training()));
-}
 
-T5FeedForward::T5FeedForward(const spec::T5& c) : act_(activation_of(c.activation())), dropout_(c.dropout_rate) {
-  in_ = register_module(c.is_gated() ? "wi_0" : "wi", std::make_shared<Linear>(c.d_model, c.d_ff));
-  if (c.is_gated()) linear_ = register_module("wi_1", std::make_shared<Linear>(c.d_model, c.d_ff));
-  out_ = register_module("wo", std::make_shared<Linear>(c.d_ff, c.d_model));
-}
+  std::shared_ptr<T5RelativeBias> relative_attention_bias;  ///< null without one
+};
 
-at::Tensor T5FeedForward::forward(const at::Tensor& x) const {
-  at::Tensor hidden = in_->forward(x);
-  if (!linear_) {
-    hidden = activate(act_, hidden);
-  } else if (act_ == Activation::kSilu) {
-    hidden = swiglu(hidden, linear_->forward(x));
-  } else {
-    hidden = activate(act_, hidden) * linear_->forward(x);
+/// x + self-attention(norm(x)).
+class T5SelfAttentionLayer : public torch::nn::Module {
+ public:
+  T5SelfAttentionLayer(const spec::T5& c, bool is_decoder, bool has_bias)
+      : dropout_(c.dropout_rate),
+        attention_(add_child<T5SelfAttention>(*this, "SelfAttention", c, is_decoder, has_bias)),
+        layer_norm_(add_child<RmsNorm>(*this, "layer_norm", c.d_model, c.layer_norm_epsilon)) {}
+
+  /// Takes x and the bias, which is undefined for block 0. Returns x, and from block 0 also the bias that it has made:
+  /// [batch or 1, heads, queries, keys], with the context's penalty in it.
+  Tensors forward(const at::Tensor& x, at::Tensor bias, const T5Context& context, KeyValues* cached) const {
+    const at::Tensor in = layer_norm_->forward(x);
+    KeyValues own = attention_->keys_and_values(in);
+    use_cache(cached, own.keys, own.values);
+    const bool makes_bias = !bias.defined();
+    if (makes_bias) {
+      const std::int64_t keys = own.keys.size(2);
+      bias = attention_->relative_attention_bias->forward(context.begin, x.size(1), keys).to(in.scalar_type());
+      bias = context.penalty.defined() ? bias + context.penalty : bias.contiguous();
+    }
+    const at::Tensor out = attention_->forward(in, own, {.bias = bias, .causal = false});
+    at::Tensor sum = t5_finite(x + drop_out(out, dropout_, is_training()));
+    return makes_bias ? Tensors{std::move(sum), std::move(bias)} : Tensors{std::move(sum)};
   }
-  hidden = drop_out(hidden, dropout_, is_training());
-  return out_->forward(hidden.to(out_->weight.scalar_type())).to(x.scalar_type());
-}
 
-T5FeedForwardLayer::T5FeedForwardLayer(const spec::T5& c)
-    : dropout_(c.dropout_rate),
-      feed_forward_(register_module("DenseReluDense", std::make_shared<T5FeedForward>(c))),
-      layer_norm_(register_module("layer_norm", std::make_shared<RmsNorm>(c.d_model, c.layer_norm_epsilon))) {}
+ private:
+  double dropout_;
+  std::shared_ptr<T5SelfAttention> attention_;
+  std::shared_ptr<RmsNorm> layer_norm_;
+};
 
-at::Tensor T5FeedForwardLayer::forward(const at::Tensor& x) const {
-  return t5_finite(x + drop_out(feed_forward_->forward(layer_norm_->forward(x)), dropout_, is_training()));
-}
+/// x + attention of norm(x) to what the encoder made.
+class T5CrossAttentionLayer : public torch::nn::Module {
+ public:
+  explicit T5CrossAttentionLayer(const spec::T5& c)
+      : dropout_(c.dropout_rate),
+        attention_(add_child<T5Attention>(*this, "EncDecAttention", c)),
+        layer_norm_(add_child<RmsNorm>(*this, "layer_norm", c.d_model, c.layer_norm_epsilon)) {}
 
-T5Block::T5Block(const spec::T5& c, bool is_decoder, bool has_bias) {
-  const auto list = register_module("layer", std::make_shared<torch::nn::Module>());
-  self_attention_ = list->register_module("0", std::make_shared<T5SelfAttentionLayer>(c, is_decoder, has_bias));
-  if (is_decoder) cross_attention_ = list->register_module("1", std::make_shared<T5CrossAttentionLayer>(c));
-  feed_forward_ = list->register_module(is_decoder ? "2" : "1", std::make_shared<T5FeedForwardLayer>(c));
-}
-
-Tensors T5Block::parts(const Tensors& in, const T5Context& context, T5BlockCache cached) const {
-  Tensors out = attention_wrapper({in[0], in[1]}, [this, context, cached](const Tensors& a) {
-    return self_attention_->forward(a[0], a[1], context, cached.self);
-  });
-  if (cross_attention_) {
-    out[0] = attention_wrapper({out[0], in[2]}, [this, context, cached](const Tensors& a) {
-      return Tensors{cross_attention_->forward(a[0], a[1], context.cross, cached.cross)};
-    })[0];
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& encoded, const Mask& mask, KeyValues* cached) const {
+    KeyValues seen;
+    if (cached != nullptr && cached->keys.defined()) {
+      seen = *cached;
+    } else {
+      seen = attention_->keys_and_values(encoded);
+      if (cached != nullptr) *cached = seen;
+    }
+    const at::Tensor out = attention_->forward(layer_norm_->forward(x), seen, mask);
+    return t5_finite(x + drop_out(out, dropout_, is_training()));
   }
-  out[0] = call(mlp_wrapper, out[0], [this](const at::Tensor& m) { return feed_forward_->forward(m); });
-  return out;
-}
 
-T5Block::Flow T5Block::forward(Flow flow, const T5Context& context, T5BlockCache cached) const {
-  // The lambdas copy the context, because a recomputing wrapper may call them after the model's own forward has
-  // returned. A cache is used without gradients only, and then nothing is recomputed.
-  Tensors out = wrapper({std::move(flow.x), flow.bias, flow.encoded},
-                        [this, context, cached](const Tensors& in) { return parts(in, context, cached); });
-  flow.x = std::move(out[0]);
-  if (out.size() > 1) flow.bias = std::move(out[1]);
-  return flow;
-}
+ private:
+  double dropout_;
+  std::shared_ptr<T5Attention> attention_;
+  std::shared_ptr<RmsNorm> layer_norm_;
+};
 
-T5Stack::T5Stack(const spec::T5& c, bool is_decoder) : dropout_(c.dropout_rate) {
-  const auto list = register_module("block", std::make_shared<torch::nn::Module>());
-  for (std::int64_t i = 0; i < (is_decoder ? c.num_decoder_layers : c.num_layers); ++i) {
-    block.push_back(list->register_module(std::to_string(i), std::make_shared<T5Block>(c, is_decoder, i == 0)));
+/// wo(act(wi(x))), or with a gate wo(act(wi_0(x)) * wi_1(x)) (Shazeer, arXiv 2002.05202). wo may have another dtype
+/// than the rest, because its sums overflow in fp16.
+class T5FeedForward : public torch::nn::Module {
+ public:
+  explicit T5FeedForward(const spec::T5& c) : act_(activation_of(c.activation())), dropout_(c.dropout_rate) {
+    in_ = add_child<Linear>(*this, c.is_gated() ? "wi_0" : "wi", c.d_model, c.d_ff);
+    if (c.is_gated()) linear_ = add_child<Linear>(*this, "wi_1", c.d_model, c.d_ff);
+    out_ = add_child<Linear>(*this, "wo", c.d_ff, c.d_model);
   }
-  final_layer_norm_ = register_module("final_layer_norm", std::make_shared<RmsNorm>(c.d_model, c.layer_norm_epsilon));
-}
 
-at::Tensor T5Stack::forward(const at::Tensor& x, const at::Tensor& encoded, const T5Context& context,
-                            T5Cache* cache) const {
-  T5Block::Flow flow{x, {}, encoded};
-  for (std::size_t i = 0; i < block.size(); ++i) {
-    const T5BlockCache cached = cache == nullptr ? T5BlockCache() : T5BlockCache{&cache->self[i], &cache->cross[i]};
-    flow = block[i]->forward(std::move(flow), context, cached);
+  at::Tensor forward(const at::Tensor& x) const {
+    at::Tensor hidden = in_->forward(x);
+    if (!linear_) {
+      hidden = activate(act_, hidden);
+    } else if (act_ == Activation::kSilu) {
+      hidden = swiglu(hidden, linear_->forward(x));
+    } else {
+      hidden = activate(act_, hidden) * linear_->forward(x);
+    }
+    hidden = drop_out(hidden, dropout_, is_training());
+    return out_->forward(hidden.to(out_->weight.scalar_type())).to(x.scalar_type());
   }
-  return drop_out(final_layer_norm_->forward(flow.x), dropout_, is_training());
-}
+
+ private:
+  Activation act_;
+  double dropout_;
+  std::shared_ptr<Linear> in_, linear_, out_;  ///< wi or wi_0; wi_1 or null; wo
+};
+
+/// x + feed-forward(norm(x)).
+class T5FeedForwardLayer : public torch::nn::Module {
+ public:
+  explicit T5FeedForwardLayer(const spec::T5& c)
+      : dropout_(c.dropout_rate),
+        feed_forward_(add_child<T5FeedForward>(*this, "DenseReluDense", c)),
+        layer_norm_(add_child<RmsNorm>(*this, "layer_norm", c.d_model, c.layer_norm_epsilon)) {}
+
+  at::Tensor forward(const at::Tensor& x) const {
+    return t5_finite(x + drop_out(feed_forward_->forward(layer_norm_->forward(x)), dropout_, is_training()));
+  }
+
+ private:
+  double dropout_;
+  std::shared_ptr<T5FeedForward> feed_forward_;
+  std::shared_ptr<RmsNorm> layer_norm_;
+};
+
+/// A block of the encoder or of the decoder. A decoder block calls both of its attentions through attention_wrapper.
+class T5Block : public Block {
+ public:
+  T5Block(const spec::T5& c, bool is_decoder, bool has_bias) {
+    const auto list = add_group(*this, "layer");
+    self_attention_ = add_child<T5SelfAttentionLayer>(*list, "0", c, is_decoder, has_bias);
+    if (is_decoder) cross_attention_ = add_child<T5CrossAttentionLayer>(*list, "1", c);
+    feed_forward_ = add_child<T5FeedForwardLayer>(*list, is_decoder ? "2" : "1", c);
+  }
+
+  /// Tensors that go from block to block. `encoded` is undefined in the encoder.
+  struct Flow {
+    at::Tensor x, bias, encoded;
+  };
+
+  /// The bias has a gradient. So it goes through the wrappers as an input, and block 0 returns it through them.
+  Flow forward(Flow flow, const T5Context& context, T5BlockCache cached) const {
+    // The lambdas copy the context, because a recomputing wrapper may call them after the model's own forward has
+    // returned. A cache is used without gradients only, and then nothing is recomputed.
+    Tensors out = wrapper({std::move(flow.x), flow.bias, flow.encoded},
+                          [this, context, cached](const Tensors& in) { return parts(in, context, cached); });
+    flow.x = std::move(out[0]);
+    if (out.size() > 1) flow.bias = std::move(out[1]);
+    return flow;
+  }
+
+ private:
+  Tensors parts(const Tensors& in, const T5Context& context, T5BlockCache cached) const {
+    Tensors out = attention_wrapper({in[0], in[1]}, [this, context, cached](const Tensors& a) {
+      return self_attention_->forward(a[0], a[1], context, cached.self);
+    });
+    if (cross_attention_) {
+      out[0] = attention_wrapper({out[0], in[2]}, [this, context, cached](const Tensors& a) {
+        return Tensors{cross_attention_->forward(a[0], a[1], context.cross, cached.cross)};
+      })[0];
+    }
+    out[0] = call(mlp_wrapper, out[0], [this](const at::Tensor& m) { return feed_forward_->forward(m); });
+    return out;
+  }
+
+  std::shared_ptr<T5SelfAttentionLayer> self_attention_;
+  std::shared_ptr<T5CrossAttentionLayer> cross_attention_;  ///< null in the encoder
+  std::shared_ptr<T5FeedForwardLayer> feed_forward_;
+};
+
+/// Blocks and final norm.
+class T5Stack : public torch::nn::Module {
+ public:
+  T5Stack(const spec::T5& c, bool is_decoder) : dropout_(c.dropout_rate) {
+    const auto list = add_group(*this, "block");
+    for (std::int64_t i = 0; i < (is_decoder ? c.num_decoder_layers : c.num_layers); ++i)
+      blocks.push_back(add_child<T5Block>(*list, std::to_string(i), c, is_decoder, /*has_bias=*/i == 0));
+    final_layer_norm_ = add_child<RmsNorm>(*this, "final_layer_norm", c.d_model, c.layer_norm_epsilon);
+  }
+
+  /// [batch, n, d_model] -> [batch, n, d_model].
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& encoded, const T5Context& context, T5Cache* cache) const {
+    T5Block::Flow flow{x, {}, encoded};
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const T5BlockCache cached = cache == nullptr ? T5BlockCache() : T5BlockCache{&cache->self[i], &cache->cross[i]};
+      flow = blocks[i]->forward(std::move(flow), context, cached);
+    }
+    return drop_out(final_layer_norm_->forward(flow.x), dropout_, is_training());
+  }
+
+  std::vector<std::shared_ptr<T5Block>> blocks;
+
+ private:
+  double dropout_;
+  std::shared_ptr<RmsNorm> final_layer_norm_;
+};
 
 T5ForConditionalGeneration::T5ForConditionalGeneration(const spec::T5& config) : config_(config) {
   check_t5(config_);
-  shared_ = register_module("shared", std::make_shared<Embedding>(config_.vocab_size, config_.d_model));
-  encoder_ = register_module("encoder", std::make_shared<T5Stack>(config_, /*is_decoder=*/false));
-  decoder_ = register_module("decoder", std::make_shared<T5Stack>(config_, /*is_decoder=*/true));
-  if (!config_.tie_word_embeddings)
-    lm_head_ = register_module("lm_head", std::make_shared<Linear>(config_.d_model, config_.vocab_size));
+  shared_ = add_child<Embedding>(*this, "shared", config_.vocab_size, config_.d_model);
+  encoder_ = add_child<T5Stack>(*this, "encoder", config_, /*is_decoder=*/false);
+  decoder_ = add_child<T5Stack>(*this, "decoder", config_, /*is_decoder=*/true);
+  if (!config_.tie_word_embeddings) lm_head_ = add_child<Linear>(*this, "lm_head", config_.d_model, config_.vocab_size);
 }
 
 // Masks and ids are captured, because they need no gradient.
@@ -301,7 +370,7 @@ at::Tensor T5ForConditionalGeneration::encode(const at::Tensor& ids, const at::T
 at::Tensor T5ForConditionalGeneration::next(const at::Tensor& decoder_ids, const at::Tensor& encoded,
                                             const at::Tensor& attention_mask, T5Cache& cache) const {
   TORCH_CHECK(!at::GradMode::is_enabled(), "next: gradients are recorded; call it under at::NoGradGuard");
-  const std::size_t blocks = decoder_->block.size();
+  const std::size_t blocks = decoder_->blocks.size();
   TORCH_CHECK(cache.self.size() == blocks && cache.cross.size() == blocks, "next: the cache has ", cache.self.size(),
               " layers and the decoder ", blocks, "; make it by this model's cache()");
   TORCH_CHECK(encoded.dim() == 3 && decoder_ids.dim() == 2 && encoded.size(0) == decoder_ids.size(0),
@@ -317,12 +386,12 @@ T5Cache T5ForConditionalGeneration::cache(std::int64_t batch, std::int64_t capac
                                           at::Device device) const {
   return {empty_cache(config_.num_decoder_layers, {batch, config_.num_heads, capacity, config_.d_kv},
                       at::TensorOptions(dtype).device(device)),
-          Cache(decoder_->block.size())};
+          Cache(decoder_->blocks.size())};
 }
 
 std::vector<std::shared_ptr<Block>> T5ForConditionalGeneration::blocks() const {
-  std::vector<std::shared_ptr<Block>> all(encoder_->block.begin(), encoder_->block.end());
-  all.insert(all.end(), decoder_->block.begin(), decoder_->block.end());
+  std::vector<std::shared_ptr<Block>> all(encoder_->blocks.begin(), encoder_->blocks.end());
+  all.insert(all.end(), decoder_->blocks.begin(), decoder_->blocks.end());
   return all;
 }
 
@@ -347,7 +416,10 @@ at::Tensor T5ForConditionalGeneration::decoded_of(const at::Tensor& decoder_ids,
   const std::int64_t count = decoder_ids.size(1);
   T5Context context;
   context.begin = cache == nullptr ? 0 : cache->self.front().length;
-  if (count > 1) context.penalty = t5_penalty(t5_causal(context.begin, count, x.device()), x.scalar_type());
+  if (count > 1) {
+    const at::Tensor sees = earlier_keys(context.begin, count, x.device());
+    context.penalty = t5_penalty(sees.unsqueeze(0).unsqueeze(0), x.scalar_type());
+  }
   if (attention_mask.defined()) context.cross = padding_mask(attention_mask);
   const at::Tensor out = decoder_->forward(x, encoded, context, cache);
   // A tied head reads smaller numbers, because the table has those of an input.

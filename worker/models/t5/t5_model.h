@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "spec/tables/t5_keys.h"
@@ -34,137 +35,13 @@ class T5RelativeBias : public torch::nn::Module {
   std::int64_t max_distance_;
 };
 
-/// A mask to be added to scores of that dtype: 0 where `sees` (bool) is true, and the lowest finite number elsewhere.
-at::Tensor t5_penalty(const at::Tensor& sees, at::ScalarType dtype);
-
 /// Cache of what T5's decoder has read: keys and values of each block for its own tokens, and for those of the encoder.
 struct T5Cache {
   Cache self;   ///< grows by each token
   Cache cross;  ///< computed by the first next(), and undefined before
 };
 
-/// The cached keys and values of one block; null where nothing is cached.
-struct T5BlockCache {
-  KeyValues *self = nullptr, *cross = nullptr;
-};
-
-/// Data that every block of a stack shares in one call, without what needs a gradient. Copies are cheap.
-struct T5Context {
-  std::int64_t begin = 0;  ///< the position of the first token
-  at::Tensor penalty;      ///< of t5_penalty(), for self-attention; undefined where a token sees all others
-  Mask cross;              ///< which tokens of the encoder the decoder sees
-};
-
-/// Attention without a scale: T5's first values of the queries are so much smaller.
-class T5Attention : public torch::nn::Module {
- public:
-  explicit T5Attention(const spec::T5& config);
-  /// The keys and values of tokens [batch, n, d_model]: [batch, heads, n, d_kv].
-  KeyValues keys_and_values(const at::Tensor& tokens) const;
-  /// [batch, queries, d_model] -> [batch, queries, d_model].
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& keys, const at::Tensor& values, const Mask& mask) const;
-
- protected:
-  std::int64_t heads_, head_dim_;
-
- private:
-  at::Tensor by_heads(const at::Tensor& x) const;
-
-  double dropout_;
-  std::shared_ptr<Linear> q_, k_, v_, o_;
-};
-
-/// Attention of a stack to itself. That of block 0 has the relative bias of all blocks.
-class T5SelfAttention : public T5Attention {
- public:
-  T5SelfAttention(const spec::T5& config, bool is_decoder, bool has_bias);
-
-  std::shared_ptr<T5RelativeBias> relative_attention_bias;  ///< null without one
-};
-
-/// x + self-attention(norm(x)).
-class T5SelfAttentionLayer : public torch::nn::Module {
- public:
-  T5SelfAttentionLayer(const spec::T5& config, bool is_decoder, bool has_bias);
-  /// Takes x and the bias, which is undefined for block 0. Returns x, and from block 0 also the bias that it has made:
-  /// [batch or 1, heads, queries, keys], with the context's penalty in it.
-  Tensors forward(const at::Tensor& x, at::Tensor bias, const T5Context& context, KeyValues* cached) const;
-
- private:
-  double dropout_;
-  std::shared_ptr<T5SelfAttention> attention_;
-  std::shared_ptr<RmsNorm> layer_norm_;
-};
-
-/// x + attention of norm(x) to what the encoder made.
-class T5CrossAttentionLayer : public torch::nn::Module {
- public:
-  explicit T5CrossAttentionLayer(const spec::T5& config);
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& encoded, const Mask& mask, KeyValues* cached) const;
-
- private:
-  double dropout_;
-  std::shared_ptr<T5Attention> attention_;
-  std::shared_ptr<RmsNorm> layer_norm_;
-};
-
-/// wo(act(wi(x))), or with a gate wo(act(wi_0(x)) * wi_1(x)) (Shazeer, arXiv 2002.05202). wo may have another dtype
-/// than the rest, because its sums overflow in fp16.
-class T5FeedForward : public torch::nn::Module {
- public:
-  explicit T5FeedForward(const spec::T5& config);
-  at::Tensor forward(const at::Tensor& x) const;
-
- private:
-  Activation act_;
-  double dropout_;
-  std::shared_ptr<Linear> in_, linear_, out_;  ///< wi or wi_0; wi_1 or null; wo
-};
-
-/// x + feed-forward(norm(x)).
-class T5FeedForwardLayer : public torch::nn::Module {
- public:
-  explicit T5FeedForwardLayer(const spec::T5& config);
-  at::Tensor forward(const at::Tensor& x) const;
-
- private:
-  double dropout_;
-  std::shared_ptr<T5FeedForward> feed_forward_;
-  std::shared_ptr<RmsNorm> layer_norm_;
-};
-
-/// A block of the encoder or of the decoder. A decoder block calls both of its attentions through attention_wrapper.
-class T5Block : public Block {
- public:
-  T5Block(const spec::T5& config, bool is_decoder, bool has_bias);
-  /// Tensors that go from block to block. `encoded` is undefined in the encoder.
-  struct Flow {
-    at::Tensor x, bias, encoded;
-  };
-  /// The bias has a gradient. So it goes through the wrappers as an input, and block 0 returns it through them.
-  Flow forward(Flow flow, const T5Context& context, T5BlockCache cached) const;
-
- private:
-  Tensors parts(const Tensors& in, const T5Context& context, T5BlockCache cached) const;
-
-  std::shared_ptr<T5SelfAttentionLayer> self_attention_;
-  std::shared_ptr<T5CrossAttentionLayer> cross_attention_;  ///< null in the encoder
-  std::shared_ptr<T5FeedForwardLayer> feed_forward_;
-};
-
-/// Blocks and final norm.
-class T5Stack : public torch::nn::Module {
- public:
-  T5Stack(const spec::T5& config, bool is_decoder);
-  /// [batch, n, d_model] -> [batch, n, d_model].
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& encoded, const T5Context& context, T5Cache* cache) const;
-
-  std::vector<std::shared_ptr<T5Block>> block;
-
- private:
-  double dropout_;
-  std::shared_ptr<RmsNorm> final_layer_norm_;
-};
+class T5Stack;
 
 /// T5 with a language-model head: reads a text with the encoder, and writes another one with the decoder. With a tied
 /// head there is no `lm_head.weight`. It knows nothing of sharding. Its parameters are fp32 and have Hugging Face's
@@ -228,5 +105,12 @@ class T5ForConditionalGeneration : public torch::nn::Module, public Wrapped {
   std::shared_ptr<T5Stack> encoder_, decoder_;
   std::shared_ptr<Linear> lm_head_;  ///< null when tied
 };
+
+/// The architecture of T5 that is trained here, as config.json names it.
+inline constexpr std::string_view kT5Architecture = "T5ForConditionalGeneration";
+
+/// True if a parameter is kept in fp32 where the others have 16 bits: the last layer of a feed-forward block, whose
+/// sums overflow in fp16. transformers keeps it, too (_keep_in_fp32_modules).
+bool is_wide_in_t5(std::string_view parameter);
 
 }  // namespace worker

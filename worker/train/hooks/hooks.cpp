@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -11,9 +12,9 @@
 #include <utility>
 
 #include "agent/rank/jsonl_reporter.h"
+#include "base/checksum.h"
 #include "base/durable_file.h"
 #include "base/usage_error.h"
-#include "worker/train/hooks/event_bytes.h"
 #include "worker/train/step_measures.h"
 
 namespace worker {
@@ -46,6 +47,78 @@ std::string kept_lines(const std::filesystem::path& file, std::int64_t step) {
 
 base::Fd append_to(const std::filesystem::path& file) {
   return base::Fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+}
+
+// Event files of TensorBoard: events in protobuf's wire format.
+
+static_assert(std::endian::native == std::endian::little, "records are little endian");
+
+template <class Number>
+void add_bytes(std::string& out, Number number) {
+  char bytes[sizeof number];
+  std::memcpy(bytes, &number, sizeof number);
+  out.append(bytes, sizeof number);
+}
+
+void add_varint(std::string& out, std::uint64_t number) {
+  for (; number >= 0x80; number >>= 7) out.push_back(static_cast<char>(number | 0x80));
+  out.push_back(static_cast<char>(number));
+}
+
+// The types of fields on the wire.
+enum class Wire { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+void add_tag(std::string& out, int field, Wire type) {
+  add_varint(out, static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(type));
+}
+
+void add_text(std::string& out, int field, const std::string& text) {
+  add_tag(out, field, Wire::kBytes);
+  add_varint(out, text.size());
+  out += text;
+}
+
+// Numbers of fields: Event{wall_time, step, file_version, summary}, Summary{value}, Value{tag, simple_value}.
+constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kValue = 1, kTag = 1, kSimpleValue = 2;
+
+std::string event_at(double at_s) {
+  std::string event;
+  add_tag(event, kWallTime, Wire::kFixed64);
+  add_bytes(event, at_s);
+  return event;
+}
+
+std::string record(const std::string& event) {
+  std::string length, out;
+  add_bytes(length, static_cast<std::uint64_t>(event.size()));
+  out = length;
+  add_bytes(out, base::masked_crc32c(length));
+  out += event;
+  add_bytes(out, base::masked_crc32c(event));
+  return out;
+}
+
+/// The record that begins an event file of TensorBoard. `at_s`: Unix time in seconds.
+std::string first_event(double at_s) {
+  std::string event = event_at(at_s);
+  add_text(event, kFileVersion, "brain.Event:2");
+  return record(event);
+}
+
+/// The record of a step's values: a tensorflow.Event in protobuf's wire format, in a TFRecord. Values are fp32 there.
+std::string scalar_event(double at_s, std::int64_t step, const std::vector<agent::rank::SeriesValue>& values) {
+  std::string event = event_at(at_s), summary;
+  add_tag(event, kStep, Wire::kVarint);
+  add_varint(event, static_cast<std::uint64_t>(step));
+  for (const auto& [series, value] : values) {
+    std::string one;
+    add_text(one, kTag, series);
+    add_tag(one, kSimpleValue, Wire::kFixed32);
+    add_bytes(one, static_cast<float>(value));
+    add_text(summary, kValue, one);
+  }
+  add_text(event, kSummary, summary);
+  return record(event);
 }
 
 }  // namespace

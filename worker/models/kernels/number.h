@@ -1,8 +1,0 @@
-#pragma once
-
-namespace worker::kernels {
-
-/// The dtype of a kernel's tensors.
-enum class Number { kFloat, kHalf, kBFloat16 };
-
-}  // namespace worker::kernels
