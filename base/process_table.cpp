@@ -111,11 +111,13 @@ std::vector<ProcessStat> all_processes(const std::filesystem::path& proc) {
   if (!folder) throw std::system_error(errno, std::generic_category(), "cannot open " + proc.string());
   std::vector<ProcessStat> all;
   while (const dirent* entry = ::readdir(folder.get())) {
-    const auto line = whole_number<std::int64_t>(entry->d_name) ? stat_line(proc / entry->d_name) : std::nullopt;
-    if (!line) continue;
+    if (!whole_number<std::int64_t>(entry->d_name)) continue;
     try {
-      all.push_back(parse_stat(*line));
-    } catch (const std::runtime_error&) {  // a line that makes no sense
+      if (const auto line = stat_line(proc / entry->d_name)) all.push_back(parse_stat(*line));
+    } catch (const std::system_error& error) {
+      const int why = error.code().value();
+      if (why != EACCES && why != EPERM) throw;  // hidepid=1 hides the processes of other users
+    } catch (const std::runtime_error&) {        // a line that makes no sense
     }
   }
   return all;

@@ -47,8 +47,8 @@ struct ProcessMemory {
 /// Zeros where the system does not report it.
 ProcessMemory process_memory();
 
-/// Every process below `proc`, in one pass. A process that ends meanwhile is left out. Throws std::system_error when
-/// the kernel cannot be asked.
+/// Every process below `proc`, in one pass. A process that ends meanwhile is left out, and so is one that the kernel
+/// hides (hidepid=1). Throws std::system_error when the kernel cannot be asked.
 std::vector<ProcessStat> all_processes(const std::filesystem::path& proc = "/proc");
 
 /// The value of a variable in the environment with which the process was started. A forked child has its parent's.

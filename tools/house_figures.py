@@ -13,7 +13,7 @@ import check_house
 
 TRACED = ["slurm.qos", "gpus_per_rank"]  # keys of a job file, of which each should be declared once
 WRITTEN_BY_HAND = (".cpp", ".h", ".cu", ".py", ".proto", ".ts", ".tsx")
-NOT_PRODUCT = ("tests/", "bench/", "tools/", "python/tests/", "web/tests/")
+NOT_PRODUCT = ("tests/", "bench/", "tools/", "examples/", "python/tests/", "web/tests/")  # examples: no program has them
 
 
 def files_of(root):

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <exception>
-#include <string_view>
 
 #include "agent/protocol/files.h"
 #include "base/fd.h"

@@ -1,8 +1,5 @@
 #include "agent/protocol/launch.h"
 
-#include <nlohmann/json.hpp>
-
-#include <stdexcept>
 #include <utility>
 
 #include "spec/variables.h"

@@ -2,9 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <map>
-
 #include "controller/jobs/specs.h"
 
 namespace actions {

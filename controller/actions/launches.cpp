@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "controller/common/changes.h"
-#include "controller/jobs/specs.h"
 
 namespace actions {
 std::vector<Outbox::Row> Outbox::read() {

@@ -1,7 +1,6 @@
 #include "controller/admission/ledger.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "controller/core/core_text.h"
 #include "spec/jobfile/job_keys.h"

@@ -1,6 +1,5 @@
 #include "controller/core/core_text.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <ctime>

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "controller/core/core_text.h"
 #include "controller/core/transitions.h"

@@ -28,9 +28,7 @@
 #include "controller/http/access.h"
 #include "controller/http/api.h"
 #include "controller/http/feed.h"
-#include "controller/net/connections.h"
 #include "controller/net/gate.h"
-#include "controller/net/listener.h"
 
 namespace http {
 namespace {

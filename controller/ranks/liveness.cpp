@@ -2,7 +2,6 @@
 
 #include <array>
 #include <set>
-#include <string_view>
 #include <variant>
 
 #include "controller/core/core_text.h"

@@ -152,7 +152,7 @@ class ReadGuard;
 class Watched {
  public:
   /// One more call is open; false: there are too many. Then the connection must be closed.
-  bool begin_call() { return ++calls_ <= guard_.rules_.limits.calls; }
+  bool begin_call();
   void end_call() { --calls_; }
 
  private:
@@ -248,5 +248,9 @@ class ReadGuard {
   std::map<core::AttemptKey, Places> places_;
   std::map<RankOf, Inspector::Time> shut_;  // the last connection of each rank; sweep() forgets them
 };
+
+inline bool Watched::begin_call() {
+  return ++calls_ <= guard_.rules_.limits.calls;
+}
 
 }  // namespace rpc

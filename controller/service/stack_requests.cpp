@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 #include <variant>
 
 #include "agent/protocol/files.h"

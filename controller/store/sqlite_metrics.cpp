@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
-#include <utility>
 
 namespace store {
 namespace {

@@ -1,6 +1,5 @@
 #include "controller/store/sqlite_store.h"
 
-#include <chrono>
 #include <utility>
 
 #include "controller/store/codec.h"

@@ -1,9 +1,7 @@
 #include "data/prepare/records.h"
 
-#include "data/prepare/images/image_source.h"
 #include "data/prepare/text/man_pages.h"
 #include "data/prepare/text/packages.h"
-#include "data/prepare/text/text_source.h"
 
 namespace data::prepare {
 namespace {

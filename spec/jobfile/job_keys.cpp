@@ -234,6 +234,11 @@ constexpr auto kLast = std::to_array<Key>({
           "this table none are taken again."),
 });
 
+std::span<const Key>& scratch_keys() {
+  static std::span<const Key> keys;
+  return keys;
+}
+
 std::vector<Key> all_keys() {
   std::vector<Key> keys(kFirst.begin(), kFirst.end());
   const auto add = [&](std::span<const Key> more) { keys.insert(keys.end(), more.begin(), more.end()); };
@@ -245,6 +250,7 @@ std::vector<Key> all_keys() {
   keys.insert(keys.end(), first, of_recipes.end());
   add(spec::checkpoints().keys);
   add(kLast);
+  add(scratch_keys());
   // Sorting puts the keys of a table together, since the help shows each [table] once.
   const auto table = [](const Key& key) { return key.name.substr(0, key.name.find('.')); };
   std::vector<std::string_view> tables;
@@ -305,6 +311,16 @@ const Rows& rows() {
 
 std::span<const Key> job_keys() {
   return rows().keys;
+}
+
+ScratchJobKeys::ScratchJobKeys(std::span<const Key> keys) {
+  scratch_keys() = keys;
+  changed_.emplace([](const auto&) {});  // so that rows() reads the tables again
+}
+
+ScratchJobKeys::~ScratchJobKeys() {
+  scratch_keys() = {};
+  changed_.reset();
 }
 
 std::span<const Key* const> plain_keys_of(const muster::v1::JobSpec& spec) {

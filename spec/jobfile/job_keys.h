@@ -20,6 +20,17 @@ using spec::Value;
 /// Every key of a job file, in the order of the help: the keys of jobs, and the keys of all recipes (spec/recipes.h).
 /// The parser, the validation, the defaults and the help come from these rows.
 std::span<const Key> job_keys();
+/// More rows while it lives. For tests: a new key of [slurm] is one row.
+class ScratchJobKeys {
+ public:
+  explicit ScratchJobKeys(std::span<const Key> keys);
+  ~ScratchJobKeys();
+  ScratchJobKeys(const ScratchJobKeys&) = delete;
+  ScratchJobKeys& operator=(const ScratchJobKeys&) = delete;
+
+ private:
+  std::optional<spec::ScratchRecipes> changed_;
+};
 /// The keys with a field of their own in the job: those of any job, and for a recipe also the two that choose it.
 std::span<const Key* const> plain_keys_of(const muster::v1::JobSpec& spec);
 /// Those that are paths.

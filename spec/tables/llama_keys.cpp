@@ -1,7 +1,6 @@
 #include "spec/tables/llama_keys.h"
 
 #include <array>
-#include <utility>
 
 #include "spec/limits.h"
 #include "spec/tables/model_rules.h"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/fsuid.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +48,19 @@ class FakeProc {
  private:
   test::TemporaryFolder folder_;
 };
+
+TEST(ProcessTable, LeavesOutAProcessThatTheKernelHides) {
+  FakeProc proc;
+  proc.put({.pid = 7, .parent = 1, .group = 7});
+  proc.put({.pid = 8, .parent = 1, .group = 8});
+  std::filesystem::permissions(proc.path() / "8/stat", std::filesystem::perms::none);
+  std::filesystem::permissions(proc.path(), std::filesystem::perms::all);
+  ::setfsuid(65534);  // root may read every file
+  const auto seen = all_processes(proc.path());
+  ::setfsuid(::geteuid());
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen.front().pid, 7);
+}
 
 /// The rank is process 10 of group 10.
 class ProcessUseOfARank : public ::testing::Test {

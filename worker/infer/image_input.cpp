@@ -11,7 +11,6 @@
 
 #include "base/usage_error.h"
 #include "data/prepare/images/decode_image.h"
-#include "data/prepare/images/image_source.h"
 #include "worker/batch/augment.h"
 #include "worker/models/config_json.h"
 #include "worker/models/config_members.h"

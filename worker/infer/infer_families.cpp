@@ -245,7 +245,6 @@ constexpr auto kOtherUses = std::to_array<OtherUses>({
 });
 
 template <class Made>
-template <class Made>
 using Open = std::unique_ptr<Made> (*)(const Source&, const Options&);
 
 template <class Made>

@@ -8,7 +8,6 @@
 #include "base/durable_file.h"
 #include "base/numbers.h"
 #include "base/usage_error.h"
-#include "data/tokenizers/tokenizer.h"
 #include "spec/limits.h"
 #include "spec/recipes.h"
 #include "worker/files/model_tensors.h"

@@ -3,12 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include <cstdint>
-
 namespace worker {
 
 // Functions that are chains of elementwise operations in LibTorch, each of which reads and writes whole tensors. Builds
-// with CUDA and its compiler have one kernel for a chain (worker/models/kernels/elementwise.cu), which computes in fp32
+// with CUDA and its compiler have one kernel for a chain (worker/models/kernels/kernels.cu), which computes in fp32
 // and rounds once. Everywhere else, and in a backward that is differentiated again, LibTorch's operations are called.
 
 /// The angles of rotary position embedding, as worker/models/layers/attention.h makes them. Both halves of a row are

@@ -10,7 +10,6 @@
 #include "worker/metrics/legal_moves.h"
 
 #ifdef MUSTER_WITH_TOKENS
-#include <memory>
 #include <stdexcept>
 
 #include "data/tokenizers/tokenizer.h"

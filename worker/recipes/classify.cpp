@@ -13,7 +13,6 @@
 #include "fsdp/engine/initialize.h"
 #include "spec/tables/bert_keys.h"
 #include "spec/tables/text_data_keys.h"
-#include "spec/tables/text_recipe_keys.h"
 #include "worker/batch/encoder_texts.h"
 #include "worker/metrics/classification.h"
 #include "worker/models/bert/bert_model.h"

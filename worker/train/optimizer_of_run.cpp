@@ -5,7 +5,6 @@
 #include <numbers>
 
 #include "base/usage_error.h"
-#include "fsdp/optim/optimizers.h"
 
 namespace worker {
 namespace {

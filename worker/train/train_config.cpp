@@ -10,7 +10,6 @@
 #include "base/words.h"
 #include "fsdp/text/json.h"
 #include "spec/recipes.h"
-#include "worker/models/config_json.h"
 
 namespace worker {
 namespace {
@@ -35,6 +34,11 @@ constexpr std::size_t kLongestShown = 80;
   const auto near = base::nearest(leaf, names);
   refuse(key, value.dump().substr(0, kLongestShown),
          "there is no such key" + (near.empty() ? std::string() : "; did you mean \"" + near + "\"?"));
+}
+
+const Json* member(const Json& object, std::string_view key) {
+  const Json* value = object.find(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
 }
 
 std::optional<Value> value_of(const Key& key, const Json& json) {
@@ -62,7 +66,7 @@ std::vector<std::string> keys_below(const Tables& tables, const std::string& par
 }
 
 void read_table(const Json& file, const std::string& parent, const Tables& tables, Values& values) {
-  const Json* object = given(file, parent);
+  const Json* object = member(file, parent);
   if (object == nullptr) return;
   if (!object->is_object()) refuse(parent, object->dump(), "want an object with named values");
   for (const auto& [leaf, json] : object->as_object()) {
@@ -114,9 +118,9 @@ RunConfig parse_run_config(std::string_view json) {
   }
   if (!file.is_object()) throw base::UsageError("the run file holds no JSON object");
   for (const char* key : {"format", "name"}) {
-    if (given(file, key) == nullptr) throw base::UsageError(std::string(key) + " is missing from the run file");
+    if (member(file, key) == nullptr) throw base::UsageError(std::string(key) + " is missing from the run file");
   }
-  const Json& format = *given(file, "format");
+  const Json& format = *member(file, "format");
   if (!format.is_int() || format.as_int() != kFormat) {
     refuse("format", format.dump(), "want " + std::to_string(kFormat));
   }
@@ -124,11 +128,11 @@ RunConfig parse_run_config(std::string_view json) {
 
   RunConfig out;
   static constexpr Key kName{.name = "name", .kind = Kind::kText};
-  out.name = word_of(given(file, "name"), kName, "name");
-  out.recipe = word_of(given(file, "recipe"), spec::recipe_key(), "recipe");
-  const Json* model = given(file, "model");
+  out.name = word_of(member(file, "name"), kName, "name");
+  out.recipe = word_of(member(file, "recipe"), spec::recipe_key(), "recipe");
+  const Json* model = member(file, "model");
   if (model != nullptr && !model->is_object()) refuse("model", model->dump(), "want an object with named values");
-  const Json* family = model == nullptr ? nullptr : given(*model, "family");
+  const Json* family = model == nullptr ? nullptr : member(*model, "family");
   out.family = family == nullptr ? std::string(spec::first_family(out.recipe))
                                  : word_of(family, spec::family_key(), "model.family");
   auto tables = spec::tables_of(out.recipe, out.family);

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
+#include "base/words.h"
 #include "controller/common/data_folder.h"
 #include "controller/common/loop.h"
 #include "controller/executors/slurm/attempt_files.h"
 #include "controller/executors/slurm/launcher.h"
 #include "controller/executors/slurm/poller.h"
 #include "slurm/pending_reason.h"
-#include "slurm/slurm_text.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -34,13 +34,13 @@ PartitionFacts facts_of(const ::slurm::Partition& from) {
 }
 
 std::string state_of(const ::slurm::Node& node) {
-  return ::slurm::joined(node.states, "+") + (node.responds ? "" : "*");
+  return base::joined(node.states, "+") + (node.responds ? "" : "*");
 }
 
 /// The used GPUs of "cpu=1,mem=2G,gres/gpu=1": "gpu=1".
 std::string gres_of(const std::string& tres) {
   std::string text;
-  for (const auto& part : ::slurm::split(tres, ',')) {
+  for (const auto& part : base::split(tres, ',')) {
     if (part.starts_with("gres/")) text += (text.empty() ? "" : ",") + part.substr(5);
   }
   return text;

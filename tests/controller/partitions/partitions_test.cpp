@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "controller/actions/launch_plan.h"
+#include "spec/jobfile/job_file.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/partition_keys.h"
 #include "tests/controller/service/bench.h"
@@ -14,6 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 muster::v1::SubmitRequest command(const std::string& partition, const std::string& user = "ann") {
   muster::v1::SubmitRequest request;
@@ -118,6 +120,30 @@ TEST_F(Desk, ChecksAndSetupComeBeforeTheJobsOwn) {
   EXPECT_EQ(launch.health_check, "nvidia-smi\n" + executors::own_check("df /scratch"));
   EXPECT_THAT(launch.setup, ElementsAre("module load cuda", "source env.sh"));
   EXPECT_EQ(bench.job(job).spec().slurm().setup_size(), 1) << "the job itself has not changed";
+}
+
+constexpr spec::Key kScratchKeys[] = {{.name = "slurm.scratch_pool",
+                                       .kind = spec::Kind::kText,
+                                       .meaning = "Only a test has this option.",
+                                       .sbatch = "scratch-pool"}};
+
+TEST_F(Desk, ANewKeyOfSlurmIsOneRow) {
+  const std::string job = "name = \"script\"\nworking_folder = \"/tmp\"\ncommand = [\"/bin/true\"]\n[slurm]\n";
+  const auto parsed = [](const std::string& toml) {
+    return jobfile::compose(jobfile::JobSource::of_text(toml, "job.toml", "/"), {}, jobfile::FileChecks::kSkip);
+  };
+  EXPECT_THAT(parsed(job + "scratch_pool = \"fast one\"\n").problems, ElementsAre(HasSubstr("unknown key")));
+
+  const jobfile::ScratchJobKeys scratch(kScratchKeys);
+  EXPECT_THAT(parsed(job + "scratch_pol = \"a\"\n").problems,
+              ElementsAre(HasSubstr("did you mean slurm.scratch_pool")));
+  const auto file = parsed(job + "scratch_pool = \"fast one\"\n");
+  ASSERT_THAT(file.problems, IsEmpty());
+  muster::v1::SubmitRequest request;
+  request.set_user("ann");
+  *request.mutable_spec() = file.spec;
+  EXPECT_EQ(bench.machine->get({bench.submit(request), 1}).request.slurm.option("scratch-pool"), "fast one");
+  EXPECT_THAT(jobfile::job_file_text(file.spec), HasSubstr("scratch_pool = \"fast one\""));
 }
 
 TEST_F(Desk, AScriptIsShownAsItWouldBeSubmitted) {
