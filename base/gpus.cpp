@@ -63,6 +63,9 @@ bool is_any_there(const std::filesystem::path& folder, std::initializer_list<con
   });
 }
 
+// NVIDIA's management library, as far as muster needs it. Its headers are not needed: the library keeps its functions
+// and their structures as they are, and gives a changed one another name.
+
 using Device = void*;
 struct Utilization {
   unsigned gpu = 0, memory = 0;  // percent
@@ -243,9 +246,6 @@ std::optional<GpuUse> use_of(const std::vector<GpuLook>& gpus, const std::option
   if (tell > 0) use.busy_percent = busy / tell;
   return use;
 }
-
-// NVIDIA's management library, as far as muster needs it. Its headers are not needed: the library keeps its functions
-// and their structures as they are, and gives a changed one another name.
 
 std::unique_ptr<Gpus> open_nvml(const char* library) {
   auto nvml = std::make_unique<Nvml>(library);

@@ -67,7 +67,7 @@ ProcessStat parse_stat(std::string_view line) {
   for (auto field = kFirst; field <= kLast; ++field) {
     rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), fields[field]);
-    if (error != std::errc()) throw refuse("too few fields");
+    if (error == std::errc::invalid_argument) throw refuse("too few fields");
     rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
   }
   stat.parent = fields[4];
@@ -117,7 +117,6 @@ std::vector<ProcessStat> all_processes(const std::filesystem::path& proc) {
     } catch (const std::system_error& error) {
       const int why = error.code().value();
       if (why != EACCES && why != EPERM) throw;  // hidepid=1 hides the processes of other users
-    } catch (const std::runtime_error&) {        // a line that makes no sense
     }
   }
   return all;

@@ -18,7 +18,7 @@ struct ProcessStat {
   std::int64_t session = 0;
   std::uint64_t start_time = 0;   // clock ticks since boot
   std::string name = {};          // of the program, at most 15 bytes
-  std::int64_t cpu_ticks = 0;     // CPU time of all its threads
+  std::int64_t cpu_ticks = 0;     // CPU time of all its threads; in a thread's file its own
   std::int64_t waited_ticks = 0;  // CPU time of its children that have ended and that it has waited for, and of theirs
   std::int64_t resident_pages = 0;
 

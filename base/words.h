@@ -26,7 +26,7 @@ std::vector<std::string> split(std::string_view text, char at);
 
 /// Adds a text to a list of texts, behind `between` if it is not the first.
 void append(std::string& list, std::string_view text, std::string_view between = ", ");
-/// The texts with `between` between them.
+/// The texts with `between` between them. Empty ones at the beginning leave no separator: not for lines of a file.
 template <typename Texts>
 std::string joined(const Texts& texts, std::string_view between = ", ") {
   std::string list;

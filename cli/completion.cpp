@@ -4,6 +4,7 @@
 #include <iostream>
 #include <ranges>
 #include <set>
+#include <stdexcept>
 #include <vector>
 
 #include "cli/cli_command.h"
@@ -122,7 +123,9 @@ std::vector<Entry> entries_of(const CLI::App& app) {
 
 /// A script of cli/completion with these texts in the places of their marks.
 std::string filled(std::string_view script, std::initializer_list<std::pair<std::string_view, std::string>> marks) {
-  std::string text(std::ranges::find(completion::kTexts, script, &completion::EmbeddedText::name)->text);
+  const auto found = std::ranges::find(completion::kTexts, script, &completion::EmbeddedText::name);
+  if (found == std::end(completion::kTexts)) throw std::logic_error("no embedded text " + std::string(script));
+  std::string text(found->text);
   for (const auto& [mark, with] : marks) text = base::replaced(std::move(text), mark, with);
   return text;
 }

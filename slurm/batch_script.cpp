@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 
 #include "base/words.h"
 #include "batch_script_parts.h"
@@ -79,7 +80,15 @@ std::string option_line(const std::string& name, const std::optional<std::string
 /// A part of the script: a file of slurm/script after an empty line, with `with` in the place of `mark`.
 std::string part(std::string_view file, std::string_view mark = {}, std::string_view with = {}) {
   const auto found = std::ranges::find(script::kTexts, file, &script::EmbeddedText::name);
+  if (found == std::end(script::kTexts)) throw std::logic_error("no embedded text " + std::string(file));
   return "\n" + base::replaced(std::string(found->text), mark, with);
+}
+
+/// The lines, each but the last with a line end.
+std::string text_of(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const auto& line : lines) text += (&line == &lines.front() ? "" : "\n") + line;
+  return text;
 }
 
 /// `module` is a function that login shells have. A batch script has none where sbatch hands no functions on. Its files
@@ -96,7 +105,7 @@ std::string preparation(const BatchScript& s) {
   if (needs_redirection(s.output)) text += "\nexec >>" + words_with_index(s.output.path, s.index_mark) + " 2>&1\n";
   if (has_control(s.chdir)) text += "\ncd " + bash_quote(s.chdir) + " || exit 1\n";
   if (uses_modules(s.steps)) text += part("modules.bash");
-  if (!s.steps.setup.empty()) text += "\n# setup\n" + base::joined(s.steps.setup, "\n") + "\n";
+  if (!s.steps.setup.empty()) text += "\n# setup\n" + text_of(s.steps.setup) + "\n";
   return text;
 }
 
@@ -226,13 +235,13 @@ std::string render(const BatchScript& s) {
   text += kTraps;
   if (const auto& lines = s.steps.health_check; !lines.empty()) {
     text += base::replaced(part("health_check.bash", "@EXIT@", std::to_string(kUnfitExit)), "@LINES@",
-                           bash_quote(base::joined(lines, "\n")));
+                           bash_quote(text_of(lines)));
   }
   // The command runs in the background, because bash runs traps only when `wait` returns. A wait that a signal
   // interrupted is repeated. A repeated wait returns 127 for a child that an earlier wait has already counted.
   text += part("command.bash", "@COMMAND@", command_line(s));
   if (const auto& lines = s.steps.teardown; !lines.empty()) {
-    text += part("teardown.bash", "@LINES@", base::joined(lines, "\n"));
+    text += part("teardown.bash", "@LINES@", text_of(lines));
   }
   return text + "exit \"$muster_exit\"\n";
 }

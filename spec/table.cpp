@@ -21,6 +21,7 @@ std::optional<Value> as_value(const std::optional<Number>& number) {
 }
 
 std::string quoted_choices(std::string_view choices) {
+  if (choices.empty()) return {};
   const auto text = "\"" + base::joined(base::split(choices, ' '), "\", \"") + "\"";
   return text.find(',') == std::string::npos ? text : "one of " + text;
 }

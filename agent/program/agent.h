@@ -134,6 +134,7 @@ class Agent {
   void reap();
   void take_directive();
   void stop(const muster::v1::TaskResponse& how);
+  /// Writes the notice of a stop for programs. Returns the ranks that look for it by themselves, and need no signal.
   std::set<std::uint32_t> tell_why(const watch::StopNotice& how) const;
   void look_at_parent();
   void look_at_limit();

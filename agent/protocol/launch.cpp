@@ -5,7 +5,6 @@
 #include "spec/variables.h"
 
 namespace agent::protocol {
-
 namespace {
 
 /// Calls `visit` with the name and the value of each field that every launch file has.

@@ -66,6 +66,7 @@ std::string values_of(const StepReport& report) {
 
 std::string_view to_string(Section section) {
   constexpr std::array<std::string_view, 6> kNames{"init", "data", "step", "checkpoint", "done", "evaluate"};
+  static_assert(static_cast<std::size_t>(Section::kEvaluate) + 1 == kNames.size());
   return kNames.at(static_cast<std::size_t>(section));
 }
 

@@ -15,7 +15,6 @@
 #include "spec/rank_path.h"
 
 namespace agent::report {
-
 namespace {
 
 /// Begins `look` in a thread of its own, which a disk may hold up. Not valid: the system has no more threads now.

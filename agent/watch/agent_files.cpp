@@ -114,9 +114,11 @@ std::string to_text(const StopNotice& notice) {
 bool write_stop_file(const std::filesystem::path& file, const StopNotice& notice) {
   const auto draft = file.string() + ".new";
   const auto text = to_text(notice);
-  const base::Fd fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  return fd && ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-         ::rename(draft.c_str(), file.c_str()) == 0;
+  {
+    const base::Fd fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) return false;
+  }
+  return ::rename(draft.c_str(), file.c_str()) == 0;
 }
 
 bool looks_for(const std::filesystem::path& stop_file) {

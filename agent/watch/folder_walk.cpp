@@ -14,7 +14,7 @@
 namespace agent::watch {
 
 FilePart read_part(const std::filesystem::path& file, std::uint64_t offset, std::size_t most) {
-  const base::Fd fd(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const base::Fd fd(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // a pipe would be waited for
   FilePart part;
   struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return part;

@@ -10,7 +10,6 @@
 #include "spec/log_pattern.h"
 
 namespace core {
-
 namespace {
 
 Attempt& add_attempt(Job& job, AttemptNumber number) {

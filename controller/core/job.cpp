@@ -3,7 +3,6 @@
 #include "base/numbers.h"
 
 namespace core {
-
 namespace {
 
 // The names are stored and shown, so they never change.

@@ -4,7 +4,6 @@
 #include "controller/core/transitions.h"
 
 namespace core {
-
 namespace {
 
 /// Why a job that has ended, or is being cancelled, takes no change of its attempts.

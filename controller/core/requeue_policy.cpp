@@ -7,7 +7,6 @@
 #include "controller/core/core_text.h"
 
 namespace core {
-
 namespace {
 
 using Policy = RequeuePolicy;

@@ -6,7 +6,6 @@
 #include "controller/core/requeue_policy.h"
 
 namespace core {
-
 namespace {
 
 /// True if a rank exited with kExitNeverRequeue: another attempt cannot help.

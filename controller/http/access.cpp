@@ -1,25 +1,25 @@
 #include "controller/http/access.h"
 
 #include <algorithm>
-#include <boost/algorithm/string/case_conv.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/host_name.h"
+#include "base/words.h"
 #include "controller/common/tokens.h"
 #include "controller/service/controller.h"
 
 namespace http {
 namespace {
 
-using boost::algorithm::to_lower_copy;
+using base::lower_case;
 
 constexpr const char* kTokenRemedy = "use the token in the file 'token' of musterd's data folder";
 
 // "[::1]:80" -> "::1", "localhost:80" -> "localhost".
 std::string without_port(const std::string& host) {
-  if (!host.empty() && host.front() == '[') return to_lower_copy(host.substr(1, host.find(']') - 1));
-  return to_lower_copy(host.substr(0, host.find(':')));
+  if (!host.empty() && host.front() == '[') return lower_case(host.substr(1, host.find(']') - 1));
+  return lower_case(host.substr(0, host.find(':')));
 }
 
 }  // namespace
@@ -41,9 +41,7 @@ bool Sessions::is_open(const std::string& id, Clock::time_point now) {
 }
 
 Access::Access(service::Controller& controller, std::string host, int port)
-    : controller_(controller),
-      host_(to_lower_copy(std::move(host))),
-      cookie_("muster_session_" + std::to_string(port)) {}
+    : controller_(controller), host_(lower_case(std::move(host))), cookie_("muster_session_" + std::to_string(port)) {}
 
 bool Access::is_own_host(const std::string& host) const {
   if (host == host_ || host == "localhost") return true;
@@ -53,7 +51,7 @@ bool Access::is_own_host(const std::string& host) const {
   // A server that listens on all addresses accepts any numeric address. DNS rebinding needs a name.
   const auto listening = boost::asio::ip::make_address(host_, no_address);
   if (no_address || !listening.is_unspecified()) return false;
-  return !not_numeric || host == to_lower_copy(base::host_name());
+  return !not_numeric || host == lower_case(base::host_name());
 }
 
 std::optional<Response> Access::refuse_foreign(const Request& request) const {
@@ -63,8 +61,8 @@ std::optional<Response> Access::refuse_foreign(const Request& request) const {
                   "open it as localhost or as the host that musterd listens on");
   if (request.reads()) return std::nullopt;
   const auto origin = request.header("origin");
-  if (!origin.empty() && to_lower_copy(origin) != "http://" + to_lower_copy(host) &&
-      to_lower_copy(origin) != "https://" + to_lower_copy(host))
+  if (!origin.empty() && lower_case(origin) != "http://" + lower_case(host) &&
+      lower_case(origin) != "https://" + lower_case(host))
     return refuse(403, "a page of '" + origin + "' may not change anything here", "use the dashboard itself");
   if (request.header("x-muster").empty())
     return refuse(403, "the header X-Muster is missing",
@@ -75,7 +73,7 @@ std::optional<Response> Access::refuse_foreign(const Request& request) const {
 std::optional<Response> Access::refuse_stranger(const Request& request) {
   const auto authorization = request.header("authorization");
   constexpr std::string_view kBearer = "bearer ";
-  if (to_lower_copy(authorization.substr(0, kBearer.size())) == kBearer) {
+  if (lower_case(authorization.substr(0, kBearer.size())) == kBearer) {
     if (controller_.is_people_token(authorization.substr(kBearer.size()))) return std::nullopt;
     return refuse(401, "the bearer token is wrong", kTokenRemedy);
   }

@@ -49,7 +49,7 @@ struct Route {
 /// misspelt filter would answer with everything.
 std::optional<Response> refuse_parameters(const Route& route, const Request& request);
 
-/// Every address of musterd's HTTP server but the dashboard's pages. docs/openapi.json describes each.
+/// Every address of musterd's HTTP server but the dashboard's pages. docs/openapi.json and docs/api.md tell of each.
 std::span<const Route> routes();
 
 /// The routes whose path fits.

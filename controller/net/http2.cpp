@@ -16,15 +16,16 @@ constexpr std::string_view kStaticText =
     "location=|max-forwards=|proxy-authenticate=|proxy-authorization=|range=|referer=|refresh=|retry-after=|"
     "server=|set-cookie=|strict-transport-security=|transfer-encoding=|user-agent=|vary=|via=|www-authenticate=";
 constexpr auto kStatic = [] {
-  std::array<std::string_view, 61> entries;
+  std::array<std::pair<std::string_view, std::string_view>, 61> entries;
   std::size_t at = 0;
   for (auto& entry : entries) {
-    entry = kStaticText.substr(at, kStaticText.find('|', at) - at);
-    at += entry.size() + 1;
+    const auto both = kStaticText.substr(at, kStaticText.find('|', at) - at);
+    entry = {both.substr(0, both.find('=')), both.substr(both.find('=') + 1)};
+    at += both.size() + 1;
   }
   return entries;
 }();
-static_assert(kStatic.back() == "www-authenticate=");
+static_assert(kStatic.back().first == "www-authenticate" && kStatic.back().second.empty());
 
 /// RFC 7541, appendix B: how many bits the code of each symbol has. The last one marks the end of a text. The codes
 /// follow from the lengths: they count up, shorter codes first, and symbols of one length in their order.
@@ -136,8 +137,7 @@ std::optional<std::string> read_huffman(std::string_view coded) {
 bool HpackReader::find(std::uint64_t index, Header& header) const {
   if (index == 0) return false;
   if (index <= kStatic.size()) {
-    const auto entry = kStatic[index - 1];
-    header = Header(entry.substr(0, entry.find('=')), entry.substr(entry.find('=') + 1));
+    header = Header(kStatic[index - 1].first, kStatic[index - 1].second);
     return true;
   }
   if (index - kStatic.size() > table_.size()) return false;

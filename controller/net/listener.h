@@ -39,8 +39,8 @@ class Server {
   virtual void reopen() = 0;
   /// How many streams are open now.
   virtual std::size_t open_streams() const = 0;
-  /// Takes no new connections, ends streams, and waits for running calls, which get a second. A second call is a no-op;
-  /// the destructor calls it too. Call it before the controller stops.
+  /// Takes no new connections and calls, ends streams, gives running calls a second, and then cancels them. Returns
+  /// when all have ended. A second call is a no-op; the destructor calls it too. Call it before the controller stops.
   virtual void shutdown() = 0;
 };
 

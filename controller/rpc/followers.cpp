@@ -67,8 +67,8 @@ void Followers::leave(const std::string& user, bool follows, const std::shared_p
 
 void Followers::note(std::shared_ptr<Waiter> who) {
   const std::lock_guard lock(mutex_);
-  if (noted_.empty()) loop_.wake();
   noted_.insert(std::move(who));
+  if (noted_.size() == 1) loop_.wake();
 }
 
 // The queue has room for two turns of each follower, and a follower has one at a time.
@@ -78,8 +78,8 @@ void Followers::run(std::shared_ptr<Waiter> who) {
 
 void Followers::wait(std::shared_ptr<Waiter> who, const Rest& rest, std::uint64_t seen) {
   const std::lock_guard lock(mutex_);
-  if (waiting_.empty()) loop_.wake();
   waiting_.push_back({std::move(who), rest, seen, Clock::now()});
+  if (waiting_.size() == 1) loop_.wake();
 }
 
 // Without followers nothing ticks.

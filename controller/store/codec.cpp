@@ -17,10 +17,6 @@ namespace spec {
 
 BOOST_DESCRIBE_STRUCT(ExitStatus, (), (code, signal))
 
-}  // namespace spec
-
-namespace spec {
-
 BOOST_DESCRIBE_STRUCT(Dependency, (), (job, on))
 
 }  // namespace spec
@@ -80,7 +76,6 @@ BOOST_DESCRIBE_STRUCT(RemoveFiles, (), ())
 }  // namespace core
 
 namespace store {
-
 namespace {
 
 template <typename T>

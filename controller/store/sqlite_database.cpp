@@ -5,7 +5,6 @@
 #include <cerrno>
 
 namespace store {
-
 namespace {
 /// A call waits only if another program, such as sqlite3, holds the database.
 constexpr int kBusyTimeoutMs = 5000;

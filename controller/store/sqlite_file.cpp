@@ -17,7 +17,6 @@
 #include <thread>
 
 namespace store {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -8,7 +8,6 @@
 #include "controller/store/codec.h"
 
 namespace store {
-
 namespace {
 
 // Selects the columns that read_job_row() reads, for the ids in `wanted`.

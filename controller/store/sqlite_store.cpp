@@ -9,7 +9,6 @@
 #include "controller/store/sqlite_rows.h"
 
 namespace store {
-
 namespace {
 
 namespace fs = std::filesystem;

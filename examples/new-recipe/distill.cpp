@@ -193,6 +193,7 @@ spec::Recipe distill_row() {
                                                .over_ranks = spec::OverRanks::kRank0}})};
 }
 
+/// `config` must outlive it.
 std::unique_ptr<Recipe> make_distill(const RunConfig& config) {
   return std::make_unique<Distill>(config);
 }

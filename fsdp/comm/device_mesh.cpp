@@ -2,6 +2,7 @@
 
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
+#include <netdb.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -45,7 +46,8 @@ std::unique_ptr<Transport> make_transport(const c10::intrusive_ptr<c10d::Store>&
     return make_staged_transport(make_socket_transport(store, options), options.rank, options.world_size);
   if (device.is_cuda()) return make_nccl_transport(store, options);
 #endif
-  TORCH_CHECK(false, "mesh: device ", device, " is not served by this build; use cpu");
+  TORCH_CHECK(false, "mesh: device ", device, " is not served by this build; use cpu",
+              device.is_cuda() ? ", or build with MUSTER_WITH_CUDA" : "");
 }
 
 #ifdef MUSTER_WITH_CUDA
@@ -68,7 +70,10 @@ bool any_share_a_gpu(Transport& control, int rank, int world_size, c10::Device d
 ListeningStore listen_store(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout) {
   // TCPStore itself would bind to every interface.
   const std::string whose = "rendezvous store on " + place(host, port) + ": ";
-  base::Fd socket = net::listen_on(net::resolve(host, std::to_string(port), whose), /*reuses=*/port != 0);
+  const auto addresses = net::resolve(host, std::to_string(port), whose);
+  base::Fd socket;
+  for (const addrinfo* one = addresses.get(); one != nullptr && !socket; one = one->ai_next)
+    socket = net::listen_on(*one, /*reuses=*/true);
   TORCH_CHECK(socket, whose, std::strerror(errno),
               "; the host must be an address of this machine and the port free (0 takes any)");
   c10d::TCPStoreOptions options;

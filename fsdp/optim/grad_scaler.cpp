@@ -4,7 +4,6 @@
 #include <string>
 
 namespace fsdp {
-
 namespace {
 
 constexpr double kClipEpsilon = 1e-6;  // as in torch.nn.utils.clip_grad_norm_

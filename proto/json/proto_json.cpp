@@ -87,10 +87,23 @@ ordered_json recipe_to_json(const muster::v1::Recipe& recipe) {
     const auto dot = key.find('.');
     auto& slot = dot == std::string::npos ? out[valid_utf8(key)]
                                           : out[valid_utf8(key.substr(0, dot))][valid_utf8(key.substr(dot + 1))];
-    if (value.has_flag()) slot = value.flag();
-    if (value.has_whole()) slot = value.whole();
-    if (value.has_real()) slot = value.real();
-    if (value.has_text()) slot = valid_utf8(value.text());
+    switch (value.kind_case()) {
+      case muster::v1::Value::kFlag:
+        slot = value.flag();
+        break;
+      case muster::v1::Value::kWhole:
+        slot = value.whole();
+        break;
+      case muster::v1::Value::kReal:
+        slot = value.real();
+        break;
+      case muster::v1::Value::kText:
+        slot = valid_utf8(value.text());
+        break;
+      case muster::v1::Value::KIND_NOT_SET:
+        slot = nullptr;
+        break;
+    }
   }
   return out;
 }

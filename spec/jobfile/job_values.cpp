@@ -83,10 +83,19 @@ Place<Holder> find_place(Holder& root, const Key& key) {
 }
 
 std::optional<Value> value_of(const muster::v1::Value& value) {
-  if (value.has_flag()) return value.flag();
-  if (value.has_whole()) return value.whole();
-  if (value.has_real()) return value.real();
-  return value.has_text() ? std::optional<Value>(value.text()) : std::nullopt;
+  switch (value.kind_case()) {
+    case muster::v1::Value::kFlag:
+      return value.flag();
+    case muster::v1::Value::kWhole:
+      return value.whole();
+    case muster::v1::Value::kReal:
+      return value.real();
+    case muster::v1::Value::kText:
+      return value.text();
+    case muster::v1::Value::KIND_NOT_SET:
+      break;
+  }
+  return std::nullopt;
 }
 
 muster::v1::Value message_of(const Value& value) {

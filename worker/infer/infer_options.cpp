@@ -11,7 +11,6 @@
 #include "spec/infer_flags.h"
 
 namespace infer {
-
 namespace {
 
 using base::UsageError;

@@ -49,19 +49,19 @@ std::string read_all(std::istream& in, const std::string& name) {
   return text;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> lines_of(std::string text) {
   std::vector<std::string> lines;
-  std::istringstream in(text);
+  std::istringstream in(std::move(text));
   for (std::string line; std::getline(in, line);) {
     if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) lines.push_back(line);
+    if (!line.empty()) lines.push_back(std::move(line));
   }
   return lines;
 }
 
 std::vector<std::string> texts_in(std::istream& in, const std::string& name, bool whole) {
   std::string text = read_all(in, name);
-  auto texts = whole ? std::vector<std::string>{std::move(text)} : lines_of(text);
+  auto texts = whole ? std::vector<std::string>{std::move(text)} : lines_of(std::move(text));
   if (texts.empty()) throw UsageError(name + " has no line with a text");
   return texts;
 }

@@ -96,7 +96,7 @@ class Evaluation {
   const BatchSplit& split_;
   Parts& parts_;
   const BatchSource* validation_;
-  AveragedWeights averaged_{parts_.optimizer()};
+  AveragedWeights averaged_{parts_.optimizer()};  // put back at the end, also after an exception
   const at::NoGradGuard no_grad_;
   std::vector<Mean> means_;
   std::map<std::string, std::vector<std::int64_t>, std::less<>> tallies_;

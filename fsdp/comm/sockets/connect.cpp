@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace fsdp::net {
 namespace {
@@ -42,19 +43,17 @@ Addresses resolve(const std::string& host, const std::string& port, const std::s
   return {found, &::freeaddrinfo};
 }
 
-base::Fd listen_on(const Addresses& addresses, bool reuses) {
-  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
-    base::Fd socket(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const int on = reuses ? 1 : 0;
-    if (socket && ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-        ::bind(socket.get(), address->ai_addr, address->ai_addrlen) == 0 && ::listen(socket.get(), kMaxWaiting) == 0)
-      return socket;
-  }
-  return {};
+base::Fd listen_on(const addrinfo& address, bool reuses) {
+  base::Fd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = reuses ? 1 : 0;
+  const bool listens = socket && ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                       ::bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0 &&
+                       ::listen(socket.get(), kMaxWaiting) == 0;
+  return listens ? std::move(socket) : base::Fd();
 }
 
 base::Fd listen_at(const std::string& host) {
-  base::Fd socket = listen_on(resolve(host, "0", kConnections + host + " port 0: "), /*reuses=*/false);
+  base::Fd socket = listen_on(*resolve(host, "0", kConnections + host + " port 0: "), /*reuses=*/false);
   TORCH_CHECK(socket, kConnections, "cannot listen at ", host, ": ", std::strerror(errno));
   return socket;
 }

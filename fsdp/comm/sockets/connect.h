@@ -18,9 +18,9 @@ bool is_ready(int fd, short events, Deadline deadline);
 /// The addresses of a host. An error begins with `whose`.
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 Addresses resolve(const std::string& host, const std::string& port, const std::string& whose);
-/// A socket that listens on the first address that can be bound. None: errno says why. `reuses`: the port may have been
-/// another socket's a moment ago.
-base::Fd listen_on(const Addresses& addresses, bool reuses);
+/// A socket that listens on the address. None: errno says why. `reuses`: the port may have been another socket's a
+/// moment ago.
+base::Fd listen_on(const addrinfo& address, bool reuses);
 /// A socket that listens on any free port of `host`, a name or address of this machine.
 base::Fd listen_at(const std::string& host);
 /// The port of a listening socket. An error begins with `whose`.

@@ -260,9 +260,12 @@ std::vector<std::string> Line::take() {
 // A close() with unread bytes would reset the connection, and the other end might lose the last lines.
 void Line::close(std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (wants_to_write() && net::is_ready(fd(), POLLOUT, deadline)) flush();
+  const auto may_wait = [&](short events) {
+    return std::chrono::steady_clock::now() < deadline && net::is_ready(fd(), events, deadline);
+  };
+  while (wants_to_write() && may_wait(POLLOUT)) flush();
   ::shutdown(fd(), SHUT_WR);
-  while (!is_gone_ && net::is_ready(fd(), POLLIN, deadline)) take();
+  while (!is_gone_ && may_wait(POLLIN)) take();
 }
 
 }  // namespace fsdp::watch

@@ -16,13 +16,17 @@ using testing::HasSubstr;
 /// Sets a variable of Slurm's for as long as it lives.
 class Variable {
  public:
-  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Variable() { ::unsetenv(name_); }
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* was = ::getenv(name)) was_ = was;
+    ::setenv(name, value, 1);
+  }
+  ~Variable() { was_ ? ::setenv(name_, was_->c_str(), 1) : ::unsetenv(name_); }
   Variable(const Variable&) = delete;
   Variable& operator=(const Variable&) = delete;
 
  private:
   const char* name_;
+  std::optional<std::string> was_;
 };
 
 PatternNames names() {

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "tests/controller/core/golden.h"
-#include "tests/controller/core/story.h"
+#include "tests/controller/core/sentences.h"
 
 namespace test {
 namespace {
@@ -261,6 +261,18 @@ TEST(JobStatesGolden, TheTableHasEveryStateAndEveryKindOfEvent) {
   std::set<std::size_t> kinds;
   for (const auto& event : events()) kinds.insert(event.body.index());
   EXPECT_EQ(kinds.size(), std::variant_size_v<core::EventBody>);
+}
+
+TEST(StoriesGolden, EverySectionIsOfATest) {
+  std::set<std::string> tests;
+  const auto& unit = *testing::UnitTest::GetInstance();
+  for (int i = 0; i < unit.total_test_suite_count(); ++i) {
+    const auto& suite = *unit.GetTestSuite(i);
+    for (int j = 0; j < suite.total_test_count(); ++j) {
+      tests.insert(std::string(suite.name()) + "." + suite.GetTestInfo(j)->name());
+    }
+  }
+  for (const auto& section : ToldStories::sections()) EXPECT_TRUE(tests.contains(section)) << section;
 }
 
 TEST(JobStatesGolden, NamesReadBack) {

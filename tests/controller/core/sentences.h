@@ -22,28 +22,43 @@ class ToldStories : public testing::Test {
   void TearDown() override {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     const auto name = std::string(test->test_suite_name()) + "." + test->name();
-    const auto file = std::filesystem::path(source_folder()) / "tests/golden/stories.txt";
     const auto told = once(told_);
-    auto sections = read(file);
+    auto sections = read(file());
     if (is_blessed()) {
       sections[name] = told;
-      std::ofstream out(file, std::ios::binary);
+      std::ofstream out(file(), std::ios::binary);
       for (const auto& [title, lines] : sections) out << "== " << title << "\n" << lines;
       return;
     }
-    EXPECT_EQ(sections[name], told) << file << ": if the change is meant, run ./dev bless and review its diff";
+    EXPECT_EQ(sections[name], told) << file() << ": if the change is meant, run ./dev bless and review its diff";
+  }
+
+ public:
+  /// The names of the tests that have a section.
+  static std::set<std::string> sections() {
+    std::set<std::string> names;
+    for (const auto& [title, lines] : read(file())) names.insert(title);
+    return names;
   }
 
  private:
-  /// Each line once: what a story says again is known.
+  static std::filesystem::path file() { return std::filesystem::path(source_folder()) / "tests/golden/stories.txt"; }
+
+  /// Each event with its sentences once: what a story says again is known.
   static std::string once(const std::string& text) {
     std::set<std::string> known;
-    std::string lines;
+    std::string events, event;
+    const auto flush = [&] {
+      if (known.insert(event).second) events += event;
+      event.clear();
+    };
     std::istringstream in(text);
     for (std::string line; std::getline(in, line);) {
-      if (known.insert(line).second) lines += line + "\n";
+      if (!line.starts_with("  ")) flush();
+      event += line + "\n";
     }
-    return lines;
+    flush();
+    return events;
   }
 
   static std::map<std::string, std::string> read(const std::filesystem::path& file) {

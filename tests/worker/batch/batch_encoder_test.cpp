@@ -221,6 +221,17 @@ TEST(LabelledBatches, HaveTheLabelsAndWeighByClass) {
 TEST(LabelledBatches, BalancedWeightsAreThoseOfScikitLearn) {
   const auto folder = folder_of_labels({{{{10}}, 2}, {{{10}}, 0}, {{{10}}, 0}, {{{10}}, 0}});
   EXPECT_THAT(balanced_weights(*folder.open()), ElementsAre(DoubleEq(4.0 / (3 * 3)), 0, DoubleEq(4.0 / 3)));
+  const auto all = folder_of_labels({{{{10}}, 0},
+                                     {{{10}}, 1},
+                                     {{{10}}, 1},
+                                     {{{10}}, 1},
+                                     {{{10}}, 2},
+                                     {{{10}}, 2},
+                                     {{{10}}, 2},
+                                     {{{10}}, 2},
+                                     {{{10}}, 2},
+                                     {{{10}}, 2}});
+  EXPECT_THAT(balanced_weights(*all.open()), ElementsAre(DoubleEq(10.0 / 3), DoubleEq(10.0 / 9), DoubleEq(10.0 / 18)));
 }
 
 TEST(LabelledBatches, RefuseWeightsThatAreNotOneALabel) {
