@@ -106,7 +106,7 @@ ProcessMemory process_memory() {
   return out;
 }
 
-std::vector<ProcessStat> all_processes(const std::filesystem::path& proc) {
+std::vector<ProcessStat> all_processes(const std::filesystem::path& proc, bool skips_nonsense) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(proc.c_str()), &::closedir);
   if (!folder) throw std::system_error(errno, std::generic_category(), "cannot open " + proc.string());
   std::vector<ProcessStat> all;
@@ -117,6 +117,8 @@ std::vector<ProcessStat> all_processes(const std::filesystem::path& proc) {
     } catch (const std::system_error& error) {
       const int why = error.code().value();
       if (why != EACCES && why != EPERM) throw;  // hidepid=1 hides the processes of other users
+    } catch (const std::runtime_error&) {
+      if (!skips_nonsense) throw;
     }
   }
   return all;

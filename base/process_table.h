@@ -48,8 +48,9 @@ struct ProcessMemory {
 ProcessMemory process_memory();
 
 /// Every process below `proc`, in one pass. A process that ends meanwhile is left out, and so is one that the kernel
-/// hides (hidepid=1). Throws std::system_error when the kernel cannot be asked.
-std::vector<ProcessStat> all_processes(const std::filesystem::path& proc = "/proc");
+/// hides (hidepid=1). Throws std::system_error when the kernel cannot be asked, and unless `skips_nonsense`
+/// std::runtime_error for a line that makes no sense.
+std::vector<ProcessStat> all_processes(const std::filesystem::path& proc = "/proc", bool skips_nonsense = false);
 
 /// The value of a variable in the environment with which the process was started. A forked child has its parent's.
 /// nullopt: it has no such variable, is gone, or its environment is not ours to read.

@@ -57,7 +57,7 @@ struct Sampler::Shared {
       std::erase_if(watched, [&](const auto& one) { return std::ranges::find(ended, one.rank.number) != ended.end(); });
     }
     if (watched.empty()) return;
-    const auto processes = base::all_processes(options.proc);
+    const auto processes = base::all_processes(options.proc, true);
     const auto now = Clock::now();
     const auto gpus_said = gpus_now();
     std::map<std::uint32_t, protocol::RankUse> seen;

@@ -71,7 +71,7 @@ class ProcessUseOfARank : public ::testing::Test {
  protected:
   ProcessUse look(std::chrono::milliseconds later) {
     now_ += later;
-    const auto use = meter_.look(all_processes(proc_.path()), now_);
+    const auto use = meter_.look(all_processes(proc_.path(), true), now_);
     EXPECT_TRUE(use);
     return use.value_or(ProcessUse{});
   }
@@ -176,7 +176,7 @@ TEST_F(ProcessUseOfARank, IsResidentMemoryWhereTheKernelTellsNoShares) {
 
 TEST_F(ProcessUseOfARank, EndsWithItsLastProcess) {
   proc_.put({.pid = 20, .parent = 2, .group = 20});
-  EXPECT_FALSE(meter_.look(all_processes(proc_.path()), now_));
+  EXPECT_FALSE(meter_.look(all_processes(proc_.path(), true), now_));
 }
 
 TEST_F(ProcessUseOfARank, OutlivesALineThatMakesNoSense) {
@@ -186,6 +186,7 @@ TEST_F(ProcessUseOfARank, OutlivesALineThatMakesNoSense) {
   proc_.put({.pid = 13, .parent = 14, .group = 1});
   proc_.put({.pid = 14, .parent = 13, .group = 1});  // read at two moments, each seems to be the other's child
   EXPECT_EQ(look(0s).processes, 1U);
+  EXPECT_THROW(all_processes(proc_.path()), std::runtime_error) << "who asks whether something is left must know";
 }
 
 /// A child in a group of its own, killed at the end.
