@@ -97,8 +97,7 @@ void note_last_report(ProgramFacts& program, const RankExited& e) {
 
 /// Moves a starting attempt to kRunning once every rank has joined (or has exited with 0 already).
 void note_joined(Applied& out, Attempt& attempt, Time at) {
-  if (attempt.state != AttemptState::kStarting) return;
-  if (ranks_missing(attempt) > 0) return;
+  if (attempt.state != AttemptState::kStarting || ranks_missing(attempt) > 0) return;
   attempt.state = AttemptState::kRunning;
   attempt.running_at = at;
   out.effect.all_joined = true;

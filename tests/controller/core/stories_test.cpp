@@ -1,6 +1,5 @@
 // Goal: a job's life follows the rules of controller/core/job.h and controller/core/apply.h.
 // Method: literal event logs, replayed; each test is one story.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -20,7 +19,6 @@ using namespace std::chrono_literals;
 using core::AttemptState;
 using core::Cause;
 using core::JobState;
-using testing::HasSubstr;
 
 Story running(std::uint32_t ranks = 2, core::RequeuePolicy policy = {}) {
   Story story;
