@@ -18,6 +18,11 @@ std::optional<Number> whole_number(std::string_view text) {
   return value;
 }
 
+/// All of `text` as a real number, such as "3e-4"; nullopt if it is anything else.
+inline std::optional<double> real_number(std::string_view text) {
+  return whole_number<double>(text);
+}
+
 /// Parses a duration in milliseconds: "500ms", "90s", "30m", "12h", "2d", "1h30m". Units go from large to small, each
 /// at most once. Returns nullopt for anything else: no unit, a sign, a fraction, a space, more than 10,000 days.
 std::optional<std::int64_t> parse_duration_ms(std::string_view text);

@@ -75,7 +75,7 @@ std::optional<Value> parse(const Key& key, std::string_view text) {
     case Kind::kWhole:
       return as_value(base::whole_number<std::int64_t>(text));
     case Kind::kReal:
-      return as_value(base::whole_number<double>(text));
+      return as_value(base::real_number(text));
     case Kind::kFlag:
       if (text != "true" && text != "false") return std::nullopt;
       return text == "true";

@@ -9,10 +9,6 @@
 namespace admission {
 namespace {
 
-bool is_idle(const core::Job& job) {
-  return job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
-}
-
 std::optional<common::Wait> after(const core::Job& job) {
   const auto other = std::ranges::find_if(job.after, [](const core::Dependency& one) { return !one.met; });
   if (!is_idle(job) || other == job.after.end()) return std::nullopt;

@@ -116,6 +116,10 @@ bool is_ended(JobState state) {
   return state == JobState::kSucceeded || state == JobState::kFailed || state == JobState::kCancelled;
 }
 
+bool is_idle(const Job& job) {
+  return job.state == JobState::kPending || job.state == JobState::kWaiting;
+}
+
 bool is_upcoming(const Job& job, AttemptNumber number) {
   if (job.cancel_requested || is_ended(job.state) || !job.dependencies_met()) return false;
   const auto* newest = job.current();

@@ -312,6 +312,9 @@ struct Job {
   }
 };
 
+/// True while the job has no attempt that goes on: it is kPending or kWaiting.
+bool is_idle(const Job& job);
+
 /// True if attempt `number` is the next one of the job and has not started yet. A person may hold it.
 bool is_upcoming(const Job& job, AttemptNumber number);
 

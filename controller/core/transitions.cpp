@@ -81,10 +81,6 @@ bool is_stopped_by_muster(const Attempt& attempt, RankNumber rank) {
   return false;
 }
 
-bool is_idle(const Job& job) {
-  return job.state == JobState::kPending || job.state == JobState::kWaiting;
-}
-
 AttemptNumber next_number(const Job& job) {
   return static_cast<AttemptNumber>(job.attempts.size() + 1);
 }

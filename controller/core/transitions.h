@@ -18,8 +18,6 @@ void on(Applied& out, const TimeLimitChanged& e, Time at);
 void on(Applied& out, const DependencyEnded& e, Time at);
 void on(Applied& out, const JobRemoved& e, Time at);
 
-/// True while the job has no attempt: it is kPending or kWaiting.
-bool is_idle(const Job& job);
 AttemptNumber next_number(const Job& job);
 /// How many ranks of the attempt have not exited.
 std::size_t ranks_left(const Attempt& attempt);

@@ -13,10 +13,6 @@ namespace v1 = muster::v1;
 constexpr const char* kNothingIsLost =
     "Nothing is lost: what runs goes on, and muster asks again by itself. Is slurmctld running?";
 
-bool is_idle(const core::Job& job) {
-  return job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
-}
-
 /// Its newest attempt was refused by what should have started it.
 bool never_launched(const core::Job& job) {
   const auto* attempt = job.current();

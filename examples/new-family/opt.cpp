@@ -14,7 +14,7 @@
 
 #include "spec/limits.h"
 #include "spec/table.h"
-#include "spec/tables/model_rules.h"
+#include "spec/tables/shared_rules.h"
 #include "worker/models/causal_model.h"
 #include "worker/models/config_json.h"
 #include "worker/models/config_members.h"

@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/words.h"
 #include "spec/key_names.h"
@@ -234,9 +235,20 @@ constexpr auto kLast = std::to_array<Key>({
           "this table none are taken again."),
 });
 
-std::span<const Key>& scratch_keys() {
-  static std::span<const Key> keys;
-  return keys;
+/// The rows of ScratchJobKeys. `changes`: how often they came or went.
+struct ScratchRows {
+  std::span<const Key> keys;
+  std::uint64_t changes = 0;
+};
+
+ScratchRows& scratch() {
+  static ScratchRows rows;
+  return rows;
+}
+
+/// Which tables and which scratch rows there are.
+std::pair<std::uint64_t, std::uint64_t> version() {
+  return {spec::recipes_version(), scratch().changes};
 }
 
 std::vector<Key> all_keys() {
@@ -250,7 +262,7 @@ std::vector<Key> all_keys() {
   keys.insert(keys.end(), first, of_recipes.end());
   add(spec::checkpoints().keys);
   add(kLast);
-  add(scratch_keys());
+  add(scratch().keys);
   // Sorting puts the keys of a table together, since the help shows each [table] once.
   const auto table = [](const Key& key) { return key.name.substr(0, key.name.find('.')); };
   std::vector<std::string_view> tables;
@@ -261,7 +273,7 @@ std::vector<Key> all_keys() {
 
 /// The keys, and what is asked of them for each job of a sweep.
 struct Rows {
-  std::uint64_t version = spec::recipes_version();
+  std::pair<std::uint64_t, std::uint64_t> version = jobfile::version();
   std::vector<Key> keys = all_keys();
   std::unordered_map<std::string_view, const Key*> by_name;
   std::unordered_set<std::string_view> of_tables;  // names of rows in the tables of recipes
@@ -298,11 +310,11 @@ struct Rows {
 const Rows& rows() {
   static std::atomic<const Rows*> newest = nullptr;
   const auto* known = newest.load();
-  if (known != nullptr && known->version == spec::recipes_version()) return *known;
+  if (known != nullptr && known->version == version()) return *known;
   static std::mutex mutex;
-  static std::map<std::uint64_t, Rows> by_version;
+  static std::map<std::pair<std::uint64_t, std::uint64_t>, Rows> by_version;
   const std::lock_guard lock(mutex);
-  known = &by_version[spec::recipes_version()];
+  known = &by_version[version()];
   newest = known;
   return *known;
 }
@@ -314,13 +326,11 @@ std::span<const Key> job_keys() {
 }
 
 ScratchJobKeys::ScratchJobKeys(std::span<const Key> keys) {
-  scratch_keys() = keys;
-  changed_.emplace([](const auto&) {});  // so that rows() reads the tables again
+  scratch() = {keys, scratch().changes + 1};
 }
 
 ScratchJobKeys::~ScratchJobKeys() {
-  scratch_keys() = {};
-  changed_.reset();
+  scratch() = {{}, scratch().changes + 1};
 }
 
 std::span<const Key* const> plain_keys_of(const muster::v1::JobSpec& spec) {

@@ -20,17 +20,6 @@ using spec::Value;
 /// Every key of a job file, in the order of the help: the keys of jobs, and the keys of all recipes (spec/recipes.h).
 /// The parser, the validation, the defaults and the help come from these rows.
 std::span<const Key> job_keys();
-/// More rows while it lives. For tests: a new key of [slurm] is one row.
-class ScratchJobKeys {
- public:
-  explicit ScratchJobKeys(std::span<const Key> keys);
-  ~ScratchJobKeys();
-  ScratchJobKeys(const ScratchJobKeys&) = delete;
-  ScratchJobKeys& operator=(const ScratchJobKeys&) = delete;
-
- private:
-  std::optional<spec::ScratchRecipes> changed_;
-};
 /// The keys with a field of their own in the job: those of any job, and for a recipe also the two that choose it.
 std::span<const Key* const> plain_keys_of(const muster::v1::JobSpec& spec);
 /// Those that are paths.
@@ -124,5 +113,15 @@ spec::Values values_of(const muster::v1::JobSpec& spec, const std::vector<const 
 /// The path of the key's field in the message: the key's name, with the unit of a duration or a size
 /// ("resources.time_limit_ms").
 std::string path_of(const Key& key);
+
+/// Adds rows for as long as this object lives. For tests: a new key of [slurm] is one row. One at a time; not
+/// thread-safe.
+class ScratchJobKeys {
+ public:
+  explicit ScratchJobKeys(std::span<const Key> keys);
+  ~ScratchJobKeys();
+  ScratchJobKeys(const ScratchJobKeys&) = delete;
+  ScratchJobKeys& operator=(const ScratchJobKeys&) = delete;
+};
 
 }  // namespace jobfile

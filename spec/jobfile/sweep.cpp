@@ -76,7 +76,7 @@ std::string twice_in(const std::vector<std::string>& values) {
 /// A number in the form in which it was written: 1e-3 does not become 0.001.
 std::string written_number(const toml::node& node, const WrittenAt& written) {
   auto text = written(node.source());
-  return base::whole_number<double>(text) == node.as_floating_point()->get() ? text : shown(node);
+  return base::real_number(text) == node.as_floating_point()->get() ? text : shown(node);
 }
 
 /// Reads [sweep] and the tables in it.

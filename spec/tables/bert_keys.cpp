@@ -3,7 +3,7 @@
 #include <array>
 
 #include "spec/limits.h"
-#include "spec/tables/model_rules.h"
+#include "spec/tables/shared_rules.h"
 
 namespace spec {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "spec/tables/model_rules.h"
+#include "spec/tables/shared_rules.h"
 #include "spec/tables/text_data_keys.h"
 
 namespace spec {

@@ -3,7 +3,7 @@
 #include <array>
 #include <optional>
 
-#include "spec/tables/model_rules.h"
+#include "spec/tables/shared_rules.h"
 
 namespace spec {
 namespace {

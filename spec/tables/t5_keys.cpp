@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "spec/limits.h"
-#include "spec/tables/model_rules.h"
+#include "spec/tables/shared_rules.h"
 
 namespace spec {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/numbers.h"
 #include "base/words.h"
 #include "spec/limits.h"
-#include "spec/tables/model_rules.h"
+#include "spec/tables/shared_rules.h"
 
 namespace spec {
 namespace {
@@ -172,7 +172,7 @@ std::optional<std::vector<double>> class_weight_numbers(std::string_view text) {
   std::vector<double> numbers;
   for (const auto& word : base::split(text, ' ')) {
     if (word.empty()) continue;
-    const auto number = base::whole_number<double>(word);
+    const auto number = base::real_number(word);
     if (!number || !std::isfinite(*number) || *number < 0) return std::nullopt;
     numbers.push_back(*number);
   }

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "spec/limits.h"
-#include "spec/tables/model_rules.h"
+#include "spec/tables/shared_rules.h"
 
 namespace spec {
 namespace {

@@ -7,10 +7,23 @@
 
 #include "controller/core/core_text.h"
 #include "controller/ranks/live_ranks.h"
+#include "tests/controller/core/sentences.h"
 #include "tests/controller/ranks/on_nodes.h"
 
 namespace ranks {
 namespace {
+
+/// Tests whose sentences are in tests/golden/liveness.txt.
+struct ToldOfRanks : test::ToldStories {
+  ToldOfRanks() : ToldStories("liveness.txt") {}
+};
+struct LivenessStory : ToldOfRanks {};
+struct LostNodesStory : ToldOfRanks {};
+struct SuspicionStory : ToldOfRanks {};
+
+TEST(LivenessGolden, EverySectionIsOfATest) {
+  test::expect_sections_of_tests("liveness.txt");
+}
 
 /// A round in which everything has been read, and every rank has its own interval.
 LiveRanks::Round round_at(core::Millis now, bool deaf) {
@@ -332,7 +345,7 @@ TEST(LostNodes, OneRankVouchedForMakesItASilentRank) {
 }
 
 // Somebody has stopped the whole step: as silent as a node without power, on a node that is well.
-TEST(LostNodes, OneThatAnswersHasSilentRanksAndOneThatIsBeingAskedIsWaitedFor) {
+TEST_F(LostNodesStory, OneThatAnswersHasSilentRanksAndOneThatIsBeingAskedIsWaitedFor) {
   auto watch = on_nodes();
   stand(watch, {0, 1}, kStart + 60s);
   EXPECT_FALSE(watch.judge(2, executors::Vouch::kAsking, kStart + 60s));
@@ -340,8 +353,7 @@ TEST(LostNodes, OneThatAnswersHasSilentRanksAndOneThatIsBeingAskedIsWaitedFor) {
   EXPECT_FALSE(watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 60'900ms));
   const auto finding = watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 61s);
   ASSERT_TRUE(finding);
-  EXPECT_EQ(core::silent_text(std::get<core::RankSilent>(*finding)),
-            "rank 2 silent for 15 s, and so is its muster-agent; the node answers");
+  tell(core::silent_text(std::get<core::RankSilent>(*finding)));
 }
 
 TEST(LostNodes, ARankThatHasLeftSaysNothingOfItsNode) {
@@ -367,7 +379,7 @@ TEST(LostNodes, ThisMachineIsNever) {
 }
 
 // Another rank has come, so musterd can be reached from there. That says nothing of the way of this one.
-TEST(Liveness, ARankThatNeverComesIsSuspectedAndWaitedFor) {
+TEST_F(LivenessStory, ARankThatNeverComesIsSuspectedAndWaitedFor) {
   AttemptWatch watch({}, 2, 1, kStart);
   std::optional<core::Millis> suspected, ended;
   for (core::Millis t{0}; t < 20min && !ended; t += 500ms) {
@@ -379,9 +391,7 @@ TEST(Liveness, ARankThatNeverComesIsSuspectedAndWaitedFor) {
     }
     const auto told = watch.suspicion(now, now);
     if (!told) continue;
-    EXPECT_EQ(core::suspected_text(std::get<core::AttemptSuspected>(*told)),
-              "rank 1 has not been heard for 2 min; the attempt goes on, and ends after 12 min of it unless another "
-              "rank makes progress");
+    tell(core::suspected_text(std::get<core::AttemptSuspected>(*told)));
     suspected = t;
   }
   EXPECT_EQ(suspected, 2min);
@@ -398,7 +408,7 @@ TEST(Liveness, ARankThatIsNeverHeardEndsNothingWhileAnotherGoesOn) {
   }
 }
 
-TEST(Suspicion, OfRanksThatAreNotHeardIsToldOnceAndTakenBackWhenTheyAreHeard) {
+TEST_F(SuspicionStory, OfRanksThatAreNotHeardIsToldOnceAndTakenBackWhenTheyAreHeard) {
   auto watch = on_nodes();
   EXPECT_FALSE(watch.suspicion(kStart + 14'900ms, kStart + 14'900ms));
   stand(watch, {0, 1}, kStart + 15s);
@@ -407,9 +417,7 @@ TEST(Suspicion, OfRanksThatAreNotHeardIsToldOnceAndTakenBackWhenTheyAreHeard) {
   const auto& suspected = std::get<core::AttemptSuspected>(*told);
   EXPECT_EQ(suspected.of, core::Suspicion::kUnheard);
   EXPECT_EQ(suspected.node, "n2");
-  EXPECT_EQ(core::suspected_text(suspected),
-            "node n2 has not been heard for 15 s; the attempt goes on, and ends after 10 min of it unless another rank "
-            "makes progress, or when all ranks that are heard have stood still for 1 min");
+  tell(core::suspected_text(suspected));
   EXPECT_FALSE(watch.looks_hung());
   EXPECT_FALSE(watch.suspicion(kStart + 20s, kStart + 20s)) << "once";
   watch.fresh_start(kStart + 30s);
@@ -419,15 +427,14 @@ TEST(Suspicion, OfRanksThatAreNotHeardIsToldOnceAndTakenBackWhenTheyAreHeard) {
   stand(watch, {3}, kStart + 32s);
   const auto over = watch.suspicion(kStart + 32s, kStart + 32s);
   ASSERT_TRUE(over);
-  EXPECT_EQ(core::suspicion_over_text(std::get<core::SuspicionOver>(*over)), "all ranks are heard again, after 32 s");
+  tell(core::suspicion_over_text(std::get<core::SuspicionOver>(*over)));
 }
 
-TEST(Suspicion, NamesTheRanksOfSeveralNodesByTheirNumber) {
+TEST_F(SuspicionStory, NamesTheRanksOfSeveralNodesByTheirNumber) {
   auto watch = on_nodes();
   const auto told = watch.suspicion(kStart + 15s, kStart + 15s);
   ASSERT_TRUE(told);
-  EXPECT_THAT(core::suspected_text(std::get<core::AttemptSuspected>(*told)),
-              ::testing::StartsWith("4 ranks have not been heard for 15 s; "));
+  tell(core::suspected_text(std::get<core::AttemptSuspected>(*told)));
 }
 
 /// An attempt that an earlier musterd has suspected, after this one has taken it over.
@@ -443,7 +450,7 @@ AttemptWatch taken_over(core::Suspicion suspicion, LivenessRules rules = {}) {
   return watch;
 }
 
-TEST(Suspicion, OfAnEarlierControllerIsOverWhenAllRanksGoOn) {
+TEST_F(SuspicionStory, OfAnEarlierControllerIsOverWhenAllRanksGoOn) {
   for (const bool reports_all : {true, false}) {
     auto watch = taken_over(core::Suspicion::kHung, {.heartbeats = reports_all});
     for (core::RankNumber r : {0U, 1U}) watch.came(r, kStart + 1s);
@@ -460,19 +467,19 @@ TEST(Suspicion, OfAnEarlierControllerIsOverWhenAllRanksGoOn) {
     say(1, 501, 4s);
     const auto then = watch.suspicion(kStart + 4s, kStart + 4s);
     ASSERT_TRUE(then);
-    EXPECT_EQ(core::suspicion_over_text(std::get<core::SuspicionOver>(*then)), "there is progress again");
+    tell(core::suspicion_over_text(std::get<core::SuspicionOver>(*then)));
     EXPECT_FALSE(watch.suspicion(kStart + 5s, kStart + 5s)) << "once";
   }
 }
 
-TEST(Suspicion, OfAnEarlierControllerIsOverWhenAllRanksAreHeard) {
+TEST_F(SuspicionStory, OfAnEarlierControllerIsOverWhenAllRanksAreHeard) {
   auto watch = taken_over(core::Suspicion::kUnheard);
   watch.came(0, kStart + 1s);
   EXPECT_FALSE(watch.suspicion(kStart + 1s, kStart + 1s));
   watch.came(1, kStart + 2s);
   const auto over = watch.suspicion(kStart + 2s, kStart + 2s);
   ASSERT_TRUE(over);
-  EXPECT_EQ(core::suspicion_over_text(std::get<core::SuspicionOver>(*over)), "all ranks are heard again");
+  tell(core::suspicion_over_text(std::get<core::SuspicionOver>(*over)));
 }
 
 TEST(Suspicion, OfAnEarlierControllerIsToldAnewWhereItStillHolds) {

@@ -1,4 +1,4 @@
-#include "spec/tables/model_rules.h"
+#include "spec/tables/shared_rules.h"
 
 #include <algorithm>
 #include <utility>
