@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <string_view>
 
 #include "base/signals_blocked.h"
@@ -180,9 +182,39 @@ std::optional<std::string> find_in_path(const std::string& name) {
   return find_in(path == nullptr ? kPlainPath : path, name);
 }
 
+namespace {
+
+std::filesystem::path started_file() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error);
+}
+
+}  // namespace
+
+std::filesystem::path own_program() {
+  auto started = started_file();
+  if (!started.filename().native().starts_with("ld-linux")) return started;
+  const auto here = reinterpret_cast<std::uintptr_t>(&own_program);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {  // "begin-end rights offset device inode   file"
+    char* rest = nullptr;
+    const auto begin = std::strtoull(line.c_str(), &rest, 16);
+    const auto end = std::strtoull(rest + 1, nullptr, 16);
+    if (begin <= here && here < end && line.find('/') != std::string::npos) return line.substr(line.find('/'));
+  }
+  return started;
+}
+
+std::filesystem::path programs_folder() {
+  const auto own = own_program();
+  const bool has_loader = own != started_file();
+  // bin/NAME starts lib/muster/NAME.
+  return has_loader ? own.parent_path().parent_path().parent_path() / "bin" : own.parent_path();
+}
+
 std::filesystem::path find_program(const std::string& name) {
   std::error_code error;
-  const auto beside = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / name;
+  const auto beside = programs_folder() / name;
   if (std::filesystem::exists(beside, error)) return beside;
   return find_in_path(name).value_or("");
 }

@@ -47,7 +47,12 @@ struct CommandResult {
 std::optional<std::string> find_in(const std::string& path, const std::string& name);
 /// The path of a program, found in the same way with the PATH of this process.
 std::optional<std::string> find_in_path(const std::string& name);
-/// The file of a program of this project: beside this one, or else in PATH; empty: there is none.
+/// The file of this program. Where it has a loader of its own (tools/package/start.c), the kernel knows the loader
+/// alone. Empty: /proc is not there.
+std::filesystem::path own_program();
+/// The folder from which people start the programs of this project, this one among them.
+std::filesystem::path programs_folder();
+/// The file of a program of this project: in the folder of this one, or else in PATH; empty: there is none.
 std::filesystem::path find_program(const std::string& name);
 
 /// Runs programs. Implementations may be called from several threads at once.

@@ -1,10 +1,13 @@
 """Builds the wheel of the Python package, without a build backend and without a network.
 
-Usage: python_wheel.py FOLDER OUTPUT
+Usage: python_wheel.py FOLDER OUTPUT [--programs FOLDER --platform TAG]
 FOLDER holds pyproject.toml and the packages that it lists. The same sources give the same bytes on any machine.
+With --programs the wheel is that of a platform, such as manylinux_2_34_x86_64, and installs these programs too. pip takes
+it where it fits, and elsewhere the wheel without programs, which has the same name and version.
 Prints the wheel's path. Exit status: 0, or 1 with one line that says what is wrong.
 """
 
+import argparse
 import base64
 import hashlib
 import pathlib
@@ -17,8 +20,9 @@ import zipfile
 PROJECT_KEYS = {"name", "version", "description", "requires-python", "dependencies", "optional-dependencies", "entry-points",
                 "scripts", "license", "urls"}
 SETUPTOOLS_KEYS = {"packages", "package-data"}
-WHEEL = "Wheel-Version: 1.0\nGenerator: muster tools/python_wheel.py\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+WHEEL = "Wheel-Version: 1.0\nGenerator: muster tools/python_wheel.py\nRoot-Is-Purelib: {}\nTag: py3-none-{}\n"
 MODE = 0o100644 << 16
+PROGRAM_MODE = 0o100755 << 16
 
 
 class Wrong(Exception):
@@ -69,7 +73,7 @@ def package_files(folder, setuptools):
     return files
 
 
-def build(folder, output):
+def build(folder, output, programs=None, platform="any"):
     pyproject = tomllib.loads((folder / "pyproject.toml").read_text())
     project, setuptools = pyproject["project"], pyproject["tool"]["setuptools"]
     check_keys(project, PROJECT_KEYS, "project")
@@ -78,7 +82,9 @@ def build(folder, output):
     info = f"{stem}.dist-info"
     files = package_files(folder, setuptools)
     files[f"{info}/METADATA"] = metadata(project).encode()
-    files[f"{info}/WHEEL"] = WHEEL.encode()
+    files[f"{info}/WHEEL"] = WHEEL.format("false" if programs else "true", platform).encode()
+    scripts = f"{stem}.data/scripts/"
+    files.update({scripts + file.name: file.read_bytes() for file in sorted(programs.iterdir())} if programs else {})
     if entry_points(project):
         files[f"{info}/entry_points.txt"] = entry_points(project).encode()
     licence = folder.parent / "LICENSE"
@@ -89,21 +95,27 @@ def build(folder, output):
         f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}\n"
         for name, data in sorted(files.items())).encode() + f"{record},,\n".encode()
     output.mkdir(parents=True, exist_ok=True)
-    for old in output.glob("*.whl"):
+    for old in output.glob(f"*-py3-none-{platform}.whl"):
         old.unlink()
-    wheel = output / f"{stem}-py3-none-any.whl"
-    # Stored, since compressed bytes depend on the machine's zlib.
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_STORED) as archive:
+    wheel = output / f"{stem}-py3-none-{platform}.whl"
+    # Stored, since compressed bytes depend on the machine's zlib. Programs are too large for that.
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED if programs else zipfile.ZIP_STORED, compresslevel=9) as archive:
         for name, data in sorted(files.items(), key=lambda file: (file[0].startswith(info), file[0])):
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            entry.create_system, entry.external_attr = 3, MODE
-            archive.writestr(entry, data)
+            entry.create_system, entry.external_attr = 3, PROGRAM_MODE if name.startswith(scripts) else MODE
+            archive.writestr(entry, data, archive.compression, archive.compresslevel)
     return wheel
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=lambda text: pathlib.Path(text).resolve())
+    parser.add_argument("output", type=pathlib.Path)
+    parser.add_argument("--programs", type=pathlib.Path)
+    parser.add_argument("--platform", default="any")
+    given = parser.parse_args()
     try:
-        print(build(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])))
+        print(build(given.folder, given.output, given.programs, given.platform))
     except (Wrong, OSError, tomllib.TOMLDecodeError) as error:
         print(f"package: {error}", file=sys.stderr)
         return 1

@@ -15,12 +15,13 @@ import sys
 
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
 KEYS_BEGIN = "Keys of a job file, with their defaults."
+COLUMNS = "100"  # of the terminal for which help is printed
 REMEDY = "run ./dev bless, and review the diff"
 
 
 def help_of(binaries, *words):
-    """The help of a command as people see it on a terminal of 100 columns."""
-    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "COLUMNS": "100"}
+    """The help of a command as people see it on a terminal of COLUMNS columns."""
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "COLUMNS": COLUMNS}
     done = subprocess.run([binaries / "muster", *words, "--help"], capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         raise SystemExit(f"reference: muster {' '.join(words)} --help: {done.stderr}")

@@ -299,6 +299,30 @@ setup_peers() {
   install_peers
 }
 
+# The sources of tools/deps/sources.txt, by apt and without root.
+setup_sources() {
+  local name missing=() folder log staging="$deps_folder/staging.$$"
+  for name in $(grep -v '^#' tools/deps/sources.txt); do
+    [ -d "$deps_folder/sources/$name" ] || missing+=("$name")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  confirm "setup: will download the sources of ${missing[*]} from Debian into $deps_folder/sources"
+  log=$(mktemp)
+  mkdir -p "$deps_folder/sources" "$staging"/{lists,cache}/partial
+  folder=$(realpath "$staging")
+  sed 's/^Types: .*/Types: deb-src/' /etc/apt/sources.list.d/*.sources > "$folder/apt.sources" 2> /dev/null || true
+  sed -n 's/^deb /deb-src /p' /etc/apt/sources.list > "$folder/apt.list" 2> /dev/null || true
+  local apt=(apt-get -q -o "Dir::Etc::sourceparts=$folder" -o Dir::Etc::sourcelist=/dev/null -o "Dir::State::lists=$folder/lists"
+    -o "Dir::Cache=$folder/cache" -o APT::Sandbox::User=)
+  if ! (cd "$folder" && "${apt[@]}" update && "${apt[@]}" source --download-only "${missing[@]}" &&
+    for name in "${missing[@]}"; do dpkg-source --no-check -x "$name"_*.dsc "unpacked-$name"; done) > "$log" 2>&1; then
+    rm -rf "$staging"
+    die "apt could not fetch the sources of ${missing[*]} (log: $log): $(grep -m1 '^E: ' "$log" || tail -n 1 "$log")"
+  fi
+  for name in "${missing[@]}"; do mv "$folder/unpacked-$name" "$deps_folder/sources/$name"; done
+  rm -rf "$staging" "$log"
+}
+
 setup() {
   [ -r /etc/debian_version ] || [ "$assume_yes" = yes ] || say "setup: this is no Debian; packages may have other names"
   setup_packages

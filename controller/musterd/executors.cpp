@@ -281,7 +281,7 @@ fs::path program(const std::string& given, const std::string& name) {
     }
     return fs::absolute(given);
   }
-  return fs::read_symlink("/proc/self/exe").parent_path() / name;
+  return base::programs_folder() / name;
 }
 
 Executors::Executors(const ExecutorSettings& settings, common::Clock& clock)

@@ -1,0 +1,36 @@
+"""What a program asks of the system that it runs on: libraries, and the oldest glibc that has its symbols."""
+
+import re
+import subprocess
+
+GLIBC = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2"}
+
+
+def readelf(file, *options):
+    return subprocess.run(["readelf", "-W", *options, file], capture_output=True, text=True, check=True).stdout
+
+
+def is_elf(file):
+    with open(file, "rb") as opened:
+        return opened.read(4) == b"\x7fELF"
+
+
+def needed(file):
+    """The libraries that the loader must find for it."""
+    return set(re.findall(r"\(NEEDED\).*\[(.*)\]", readelf(file, "--dynamic")))
+
+
+def floor(file, library="GLIBC"):
+    """The newest version of that library among the symbols that are asked for, as numbers: (2, 34)."""
+    asked = re.findall(rf"Name: {library}_([\d.]+)", readelf(file, "--version-info").split("Version needs section")[-1])
+    return max((tuple(map(int, version.split("."))) for version in asked), default=(0,))
+
+
+def text_of(version):
+    return ".".join(map(str, version))
+
+
+def symbols_above(file, most):
+    """The symbols that an older glibc lacks, with their versions: what to look into when the floor is too high."""
+    found = re.findall(r"(\S+)@GLIBC_([\d.]+)", readelf(file, "--dyn-syms"))
+    return sorted({f"{name}@GLIBC_{version}" for name, version in found if tuple(map(int, version.split("."))) > most})

@@ -1,0 +1,244 @@
+"""Tries what was built as a new user does: an ordinary user, in root file systems that hold little, runs a first job.
+
+It needs root, for chroot and mounts, and Debian's mmdebstrap for the systems of Debian. Every process it starts is its
+own child or belongs to a root file system of its own, and ends with it.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+
+from . import elf
+
+USER = 65533  # has no name anywhere
+HOME = "/home/user"
+JOB = """name = "first"
+command = ["/bin/sh", "{home}/train.sh"]
+
+[report.log]
+step = 'step (\\d+)'
+loss = 'loss ([\\d.]+)'
+"""
+# A trainer for a shell without any other program. The first attempt ends itself at step 30.
+TRAIN = """file="$MUSTER_CHECKPOINT_FOLDER/step"
+step=0
+[ ! -e "$file" ] || read step < "$file"
+while [ "$step" -lt 60 ]; do
+  step=$((step + 1))
+  echo "step $step loss $((600 / step)).0"
+  echo "$step" > "$file"
+  if [ "$step" = 30 ] && [ "$MUSTER_ATTEMPT" = 1 ]; then kill -9 $$; fi
+done
+"""
+
+
+def say(text):
+    print(f"  {text}", flush=True)
+
+
+def source_of_debian():
+    """The mirror that this machine takes its packages from."""
+    for file in [pathlib.Path("/etc/apt/sources.list"), *pathlib.Path("/etc/apt/sources.list.d").glob("*")]:
+        found = re.search(r"^(?:URIs:|deb(?: \[.*?\])?) *(\S+://\S*debian/?)\s", file.read_text() if file.is_file() else "", re.MULTILINE)
+        if found:
+            return found.group(1)
+    raise SystemExit("package: no mirror of Debian in /etc/apt")
+
+
+def debian(release, work):
+    """A root file system of that release of Debian, made once."""
+    archive = work / f"{release}.tar"
+    if not archive.exists():
+        key = "/usr/share/keyrings/debian-archive-keyring.gpg"
+        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", '--aptopt=APT::Sandbox::User "root"', release, archive,
+                        f"deb [signed-by={key}] {source_of_debian()} {release} main"], check=True)
+    return archive
+
+
+def unpack(archive, folder):
+    """Links of a root file system may be absolute, so tar's own filters do not fit."""
+    folder.mkdir(parents=True)
+    subprocess.run(["tar", "-xf", archive, "-C", folder, "--exclude=./dev/*"], check=True)
+
+
+def bare(folder, with_libc):
+    """A root file system that holds a shell and, where that is asked for, glibc."""
+    (folder / "bin").mkdir(parents=True)
+    shutil.copy2("/bin/bash-static", folder / "bin" / "sh")
+    if with_libc:
+        for name in sorted(elf.GLIBC):
+            place = folder / ("lib64" if name.startswith("ld-") else "lib/x86_64-linux-gnu")
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(pathlib.Path("/lib/x86_64-linux-gnu") / name, place / name)
+
+
+@contextlib.contextmanager
+def mounted(root):
+    """/proc and a /dev of four files, as every container has them, and a home for USER."""
+    (root / "proc").mkdir(exist_ok=True)
+    (root / "dev").mkdir(exist_ok=True)
+    for name, minor in (("null", 3), ("zero", 5), ("random", 8), ("urandom", 9)):
+        if not (root / "dev" / name).exists():
+            os.mknod(root / "dev" / name, 0o20666, os.makedev(1, minor))
+            os.chmod(root / "dev" / name, 0o666)
+    for folder in (root / HOME.lstrip("/"), root / "tmp"):
+        folder.mkdir(parents=True, exist_ok=True)
+        os.chown(folder, USER, USER)
+    subprocess.run(["mount", "-t", "proc", "proc", root / "proc"], check=True)
+    try:
+        yield
+    finally:
+        end_processes_in(root)
+        subprocess.run(["umount", "-l", root / "proc"], check=True)
+
+
+def end_processes_in(root):
+    """Ends what still runs in a root file system of ours, by the root that the kernel names."""
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and int(entry.name) > 1 and os.readlink(entry / "root") == str(root):
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+class Home:
+    """A root file system, and a user in it."""
+
+    def __init__(self, root, programs, home=HOME, user=USER):
+        self.root, self.programs, self.home, self.user = root, programs, str(home), user
+        self.folder = root / self.home.lstrip("/")  # the home, as seen from outside
+        self.environment = {"HOME": self.home, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+
+    def command(self, name, *words):
+        return ["chroot", f"--userspec={self.user}:{self.user}", "--groups=", self.root, f"{self.programs}/{name}", *words]
+
+    def run(self, name, *words, status=0):
+        done = subprocess.run(self.command(name, *words), env=self.environment,
+                              capture_output=True, text=True, timeout=120)
+        if done.returncode != status:
+            raise SystemExit(f"package: {name} {' '.join(words)} in {self.root.name}: {done.returncode}, want {status}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    @contextlib.contextmanager
+    def daemon(self, *options):
+        log = self.folder / "musterd.log"
+        with open(log, "w") as out:
+            musterd = subprocess.Popen(self.command("musterd", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *options),
+                                       env=self.environment, stdout=out, stderr=out)
+        try:
+            until = time.monotonic() + 60
+            while "is ready" not in log.read_text():
+                if musterd.poll() is not None or time.monotonic() > until:
+                    raise SystemExit(f"package: musterd in {self.root.name} did not start: {log.read_text()}")
+                time.sleep(0.1)
+            yield musterd
+        finally:
+            musterd.terminate()
+            musterd.wait(60)
+
+    def first_job(self):
+        """A job whose first attempt is killed comes back and succeeds, with its curve. Returns its seconds."""
+        (self.folder / "train.sh").write_text(TRAIN)
+        (self.folder / "job.toml").write_text(JOB.format(home=self.home))
+        begin = time.monotonic()
+        with self.daemon():
+            self.run("muster", "submit", "--wait", f"{self.home}/job.toml")
+            shown = self.run("muster", "show", "1")
+            metrics = self.run("muster", "metrics", "1")
+        for wanted in ("succeeded", "SIGKILL"):
+            if wanted not in shown:
+                raise SystemExit(f"package: muster show 1 in {self.root.name} does not say {wanted}:\n{shown}")
+        if not re.search(r"^\s*2\s+60\b", metrics, re.MULTILINE):
+            raise SystemExit(f"package: step 60 is not among the metrics in {self.root.name}:\n{metrics}")
+        return time.monotonic() - begin
+
+
+def try_archive(archive, root, linked):
+    """Unpacks an archive somewhere, reaches its programs through a link, and runs the first job."""
+    place = root / "opt" / "of users"
+    place.mkdir(parents=True)
+    with tarfile.open(archive) as packed:
+        packed.extractall(place, filter="tar")
+    folder = next(place.iterdir()).name
+    (root / "opt" / "programs").symlink_to(f"of users/{folder}/bin")
+    with mounted(root):
+        home = Home(root, "/opt/programs" if linked else f"/opt/of users/{folder}/bin")
+        return home.first_job()
+
+
+def archives(plain, own, work):
+    for name, archive, make in (
+            ("a shell and glibc alone", plain, lambda root: bare(root, True)),
+            ("a shell alone", own, lambda root: bare(root, False)),
+            ("Debian 12", plain, lambda root: unpack(debian("bookworm", work), root)),
+            ("Debian 12", own, lambda root: unpack(debian("bookworm", work), root)),
+            ("Debian 11", own, lambda root: unpack(debian("bullseye", work), root))):
+        root = work / f"root-{name.replace(' ', '-')}-{archive.name.removesuffix('.tar.gz')}"
+        make(root)
+        seconds = try_archive(archive, root, linked=True)
+        say(f"{archive.name}: the first job ran in a system of {name}, in {seconds:.1f} s")
+        shutil.rmtree(root)
+
+
+def wheel(file, platform, work):
+    """pip installs it into an empty virtual environment, and an ordinary user runs the first job; auditwheel agrees."""
+    environment = work / "venv"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    pip = [environment / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--no-index", file], check=True)
+    os.chmod(work, 0o755)
+    home = work / "home"
+    home.mkdir()
+    os.chown(home, USER, USER)
+    seconds = Home(pathlib.Path("/"), environment / "bin", home=home).first_job()
+    say(f"{file.name}: the first job ran in an empty virtual environment, in {seconds:.1f} s")
+    subprocess.run([*pip, "auditwheel"], check=True)
+    audit = subprocess.run([environment / "bin" / "auditwheel", "show", file], capture_output=True, text=True, check=True).stdout
+    if not re.search(rf'platform\s+tag:\s+"{platform}"', audit):
+        raise SystemExit(f"package: auditwheel does not agree with {platform}:\n{audit}")
+    say(f"{file.name}: auditwheel agrees with {platform}")
+
+
+def deb(file, work):
+    """dpkg installs, upgrades, removes and purges it in a system of Debian 12."""
+    root = work / "root-deb"
+    unpack(debian("bookworm", work), root)
+    shutil.copy(file, root / "muster.deb")
+    with mounted(root):
+        system = Home(root, "/usr/bin", user=0)
+        system.run("dpkg", "--install", "/muster.deb")
+        service = system.run("getent", "passwd", "muster").split(":")
+        Home(root, "/usr/bin", user=USER).first_job()
+        (root / "etc/muster/musterd.env").write_text("# of the site\n")
+        system.run("dpkg", "--install", "--force-confold", "/muster.deb")
+        kept = (root / "etc/muster/musterd.env").read_text() == "# of the site\n"
+        system.run("dpkg", "--remove", "muster")
+        stays = (root / "var/lib/muster").is_dir() and kept and not (root / "usr/bin/musterd").exists()
+        system.run("dpkg", "--purge", "muster")
+        gone = not any((root / path).exists() for path in ("var/lib/muster", "etc/muster", "usr/bin/musterd"))
+        user_gone = subprocess.run(system.command("getent", "passwd", "muster"), capture_output=True).returncode != 0
+    if not (service[5] == "/var/lib/muster" and stays and gone and user_gone):
+        raise SystemExit(f"package: {file.name}: user {service}, kept {stays}, gone {gone}, user gone {user_gone}")
+    say(f"{file.name}: installed, first job, upgraded, removed and purged in a system of Debian 12")
+
+
+def rpm(file, work):
+    """rpm installs, upgrades and removes it, in a root file system whose database of packages is empty."""
+    root = work / "root-rpm"
+    unpack(debian("bookworm", work), root)
+    with mounted(root):
+        run = lambda *words: subprocess.run(["rpm", f"--root={root}", *words], check=True, capture_output=True, text=True).stdout
+        run("--initdb")
+        run("-i", "--nodeps", file)
+        Home(root, "/usr/bin").first_job()
+        run("-U", "--nodeps", "--replacepkgs", file)
+        run("-e", "--nodeps", "muster")
+        if (root / "usr/bin/musterd").exists() or not (root / "var/lib/muster").is_dir():
+            raise SystemExit(f"package: {file.name} leaves programs behind, or removes data")
+    say(f"{file.name}: installed, first job, upgraded and removed")
