@@ -200,9 +200,9 @@ void stop_musterd(const Running& running) {
     base::signal_exactly({.pid = ready.pid, .start_time = ready.start_time}, SIGTERM);
     if (service.is_written()) service.stop();
   }
-  // Another one that was started meanwhile is not this one.
+  // musterd gives its folder free a moment before it ends. Another one that was started meanwhile is not this one.
   const auto end = wait_until(folder, kEndsWithin, [&](const Running& now) {
-    return now.kind == Running::Kind::kNone || (is_here(now) && now.ready->pid != ready.pid);
+    return !ready.is_alive() && (now.kind == Running::Kind::kNone || (is_here(now) && now.ready->pid != ready.pid));
   });
   if (end) return;
   throw Failure(kUnreachable, "musterd (process " + std::to_string(ready.pid) + ") has not ended within " +

@@ -242,8 +242,19 @@ class Evidence(Case):
         self.muster(*UP)
         ready = self.kill_musterd()
         host, port = ready["grpc"].rsplit(":", 1)
-        stranger = socket.create_server((host, int(port)), reuse_port=False)
+        stranger = socket.socket()
         self.addCleanup(stranger.close)
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+        def takes_the_port():
+            try:
+                stranger.bind((host, int(port)))
+                return True
+            except OSError:  # the last threads of the killed process have it still
+                return False
+
+        self.assertTrue(eventually(takes_the_port, 30))
+        stranger.listen()
         said = self.muster("list", rc=4)
         self.assertIn(f"was left by process {ready['pid']}, which has ended: start it with muster up", said)
         self.assertIn("was left by process", self.muster("status", rc=4))
