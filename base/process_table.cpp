@@ -180,11 +180,15 @@ std::string boot_id() {
   return id;
 }
 
-void kill_exactly(const ProcessStat& process) {
+bool signal_exactly(const ProcessStat& process, int signal) {
   const Fd handle(::pidfd_open(static_cast<pid_t>(process.pid), 0));
-  if (!handle) return;
+  if (!handle) return false;
   const auto now = read_stat(process.pid);
-  if (now && now->start_time == process.start_time) ::pidfd_send_signal(handle.get(), SIGKILL, nullptr, 0);
+  return now && now->start_time == process.start_time && ::pidfd_send_signal(handle.get(), signal, nullptr, 0) == 0;
+}
+
+void kill_exactly(const ProcessStat& process) {
+  signal_exactly(process, SIGKILL);
 }
 
 }  // namespace base

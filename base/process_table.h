@@ -71,7 +71,9 @@ void add_started_by(std::vector<ProcessStat>& found, std::vector<ProcessStat>& o
 /// Changes with every boot of the machine. Throws std::system_error when it cannot be read.
 std::string boot_id();
 
-/// SIGKILL for this very process, never for a later one with its id.
+/// This signal for this very process, never for a later one with its id. False: it is gone, or is not ours.
+bool signal_exactly(const ProcessStat& process, int signal);
+/// signal_exactly() with SIGKILL.
 void kill_exactly(const ProcessStat& process);
 
 }  // namespace base

@@ -23,7 +23,7 @@ namespace cli {
 class Session {
  public:
   Flags flags;
-  /// The arguments after "--", for the program of a command job.
+  /// The arguments after "--", for the program of a command job or for musterd.
   std::vector<std::string> arguments;
   /// Runs the chosen command. Returns the exit code.
   std::function<int()> action;
@@ -33,6 +33,8 @@ class Session {
   Client& client();
   /// A client that has not connected yet.
   Client& client_unconnected();
+  /// client_unconnected(), after an offer to start a controller where none runs; see offer_musterd().
+  Client& client_to_be();
 
  private:
   std::optional<Config> config_;
@@ -54,6 +56,8 @@ std::span<const Command> commands();
 
 // Each file defines the commands of one subject.
 using Define = void(CLI::App& app, Session& session);
+Define define_up, define_down, define_status;                                     // up.cpp
+Define define_uninstall;                                                          // uninstall.cpp
 Define define_submit;                                                             // submit.cpp
 Define define_init;                                                               // init.cpp
 Define define_plan;                                                               // plan_view.cpp
@@ -189,6 +193,10 @@ struct DashboardFacts {
 
 /// Pure. Both ends of a tunnel have the dashboard's port.
 DashboardLink dashboard_link(const DashboardFacts& facts);
+/// The link to the dashboard of this connected controller.
+DashboardLink dashboard_link(Client& client, const muster::v1::StatusResponse& status);
+/// Prints the line on stderr that a person runs first; nothing if no tunnel is needed.
+void tell_tunnel(const DashboardLink& link);
 
 // init.cpp
 
@@ -210,6 +218,28 @@ std::optional<int> become_data(int argc, char** argv);
 std::string no_program(const std::string& name, const std::string& consequence);
 /// The file of a program of this project. Throws a Failure with no_program() if there is none.
 std::filesystem::path must_find(const std::string& name, const std::string& consequence);
+
+// up.cpp
+
+/// On a terminal, if nobody named a controller and none runs here, asks whether to start one, and starts it. Returns
+/// true if it was started. Throws a Failure if it did not start.
+bool offer_musterd(const Config& config);
+
+/// Ends the musterd of the folder, after its jobs have been cancelled if `cancels`. Returns how many jobs run on;
+/// nullopt: no musterd ran. Throws a Failure if it runs on another host, or does not end.
+std::optional<std::int64_t> end_musterd(const std::filesystem::path& data_folder, bool cancels);
+
+/// The states of jobs that have not ended.
+std::vector<std::string> open_states();
+/// How many jobs are in one of these states.
+std::int64_t count_jobs(Client& client, std::vector<std::string> states);
+/// "1 job runs", "2 jobs run".
+std::string jobs_text(std::int64_t count, const std::string& one, const std::string& several);
+
+/// Asks on stderr and reads the answer. `is_yes`: the meaning of an empty line.
+bool person_says_yes(const std::string& question, bool is_yes = false);
+/// True if a question reaches a person, who can answer it.
+bool can_ask();
 
 // program.cpp
 

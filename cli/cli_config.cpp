@@ -1,11 +1,10 @@
 #include "cli/cli_config.h"
 
 #include <fcntl.h>
-#include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <toml++/toml.h>
-#include <nlohmann/json.hpp>
 
 #include <cerrno>
 #include <cstdlib>
@@ -13,10 +12,10 @@
 #include <fstream>
 #include <map>
 
-#include "base/host_name.h"
 #include "base/numbers.h"
 #include "base/words.h"
 #include "cli/client.h"
+#include "controller/common/data_folder.h"
 #include "spec/jobfile/toml_value.h"
 #include "spec/variables.h"
 
@@ -25,36 +24,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostReadyBytes = 4096;
 // The Python client alone reads http_address.
 const std::vector<std::string> kKeys{"address", "http_address", "token_file"};
 constexpr std::uintmax_t kMostFileBytes = 64 * 1024;
 constexpr std::size_t kMostTokenBytes = 4096;
-
-/// A client on the same machine reaches a daemon that listens on all addresses by the loopback address.
-std::string reached_at(const std::string& address) {
-  for (const auto& [everywhere, own] : {std::pair{"0.0.0.0:", "127.0.0.1:"}, std::pair{"[::]:", "[::1]:"}}) {
-    if (address.starts_with(everywhere)) return own + address.substr(std::string_view(everywhere).size());
-  }
-  return address;
-}
-
-std::string text_of(const nlohmann::json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-/// Why the file's addresses will not answer: "…/musterd.json was left by process 12, which has ended". Empty: its
-/// musterd runs.
-std::string stale_text(const ReadyFile& ready) {
-  if (!ready.host.empty() && ready.host != base::host_name()) {
-    return ready.file.native() + " belongs to a musterd on host " + ready.host + ", and this is " + base::host_name();
-  }
-  if (ready.pid > 0 && kill(static_cast<pid_t>(ready.pid), 0) != 0 && errno == ESRCH) {
-    return ready.file.native() + " was left by process " + std::to_string(ready.pid) + ", which has ended";
-  }
-  return {};
-}
 
 std::string place(const fs::path& file, const toml::source_region& source) {
   return file.native() + ":" + std::to_string(source.begin.line) + ":" + std::to_string(source.begin.column) + ": ";
@@ -93,14 +66,6 @@ std::string absolute(const std::string& path, const fs::path& folder, const Conf
   return (folder / path).lexically_normal().native();
 }
 
-/// musterd's default data folder; empty: HOME is not set.
-Setting default_data_folder(const ConfigPlaces& places) {
-  if (const auto folder = places.variable("XDG_DATA_HOME")) {
-    return {(fs::path(*folder) / "muster").native(), "XDG_DATA_HOME"};
-  }
-  return {absolute("~/.local/share/muster", "/", places), "default"};
-}
-
 /// The data folder of the musterd that runs this process as a rank: three folders above that of its attempt
 /// (common::DataFolder). nullopt: this is no rank, or no musterd has started it.
 std::optional<fs::path> data_folder_of_own_job(const ConfigPlaces& places) {
@@ -110,6 +75,12 @@ std::optional<fs::path> data_folder_of_own_job(const ConfigPlaces& places) {
   std::error_code error;
   if (jobs.filename() != "jobs" || !fs::exists(jobs.parent_path() / "token", error)) return std::nullopt;
   return jobs.parent_path();
+}
+
+/// False: another user has the folder, such as that of a musterd whose token a group shares.
+bool is_of_this_user(const fs::path& folder) {
+  struct stat info {};
+  return stat(folder.c_str(), &info) != 0 || info.st_uid == geteuid();
 }
 
 /// Refuses a malformed address here. Later it would only be "unreachable".
@@ -135,21 +106,32 @@ std::string token_problem(const std::string& path) {
 
 }  // namespace
 
-std::optional<ReadyFile> read_ready_file(const std::filesystem::path& data_folder) {
-  ReadyFile ready;
-  ready.file = data_folder / "musterd.json";
-  std::ifstream in(ready.file);
-  std::string text(kMostReadyBytes, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  const auto object = nlohmann::json::parse(text, nullptr, false);
-  if (!object.is_object()) return std::nullopt;
-  ready.grpc = reached_at(text_of(object, "grpc"));
-  ready.http = reached_at(text_of(object, "http"));
-  ready.host = text_of(object, "host");
-  if (const auto pid = object.find("pid"); pid != object.end() && pid->is_number_integer()) ready.pid = *pid;
-  if (ready.grpc.empty()) return std::nullopt;
-  return ready;
+Setting usual_data_folder(const ConfigPlaces& places) {
+  if (const auto folder = places.variable("XDG_DATA_HOME")) {
+    return {(fs::path(*folder) / "muster").native(), "XDG_DATA_HOME"};
+  }
+  return {absolute("~/.local/share/muster", "/", places), "default"};
+}
+
+std::string reached_at(const std::string& address, const common::ReadyFile& ready) {
+  for (const auto& [everywhere, own] : {std::pair{"0.0.0.0:", "127.0.0.1:"}, std::pair{"[::]:", "[::1]:"}}) {
+    if (!address.starts_with(everywhere)) continue;
+    const auto port = address.substr(std::string_view(everywhere).size());
+    return (ready.is_of_this_host() ? own : ready.host + ":") + port;
+  }
+  return address;
+}
+
+Config config_of(const common::ReadyFile& ready) {
+  const auto folder = ready.file.parent_path();
+  const auto source = ready.file.native();
+  return {.address = {reached_at(ready.grpc, ready), source},
+          .token_file = {common::DataFolder(folder).token().native(), source},
+          .token = {},
+          .files = {},
+          .doubt = {},
+          .is_absent = false,
+          .data_folder = folder};
 }
 
 ConfigPlaces usual_places() {
@@ -166,7 +148,9 @@ ConfigPlaces usual_places() {
 }
 
 Config load_config(const Flags& flags, const ConfigPlaces& places) {
-  Config config{{}, {}, places.variable("MUSTER_TOKEN"), {}, {}, {}};
+  Config config;
+  config.token = places.variable("MUSTER_TOKEN");
+  bool is_own_token = false;
   const auto take = [](Setting& setting, std::string value, const std::string& source) {
     if (setting.source.empty()) setting = {std::move(value), source};
   };
@@ -174,14 +158,19 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
   const auto take_folder = [&](const std::string& folder, const std::string& source, bool named) {
     config.data_folder = folder;
     if (config.address.source.empty()) {
-      if (const auto ready = read_ready_file(folder)) {
-        take(config.address, ready->grpc, ready->file.native());
-        config.doubt = stale_text(*ready);
-      } else if (named) {
+      using Kind = common::Running::Kind;
+      const auto running = common::who_runs(folder);
+      if (running.kind != Kind::kHere) config.doubt = running.why;
+      if (running.ready) {
+        take(config.address, reached_at(running.ready->grpc, *running.ready), running.ready->file.native());
+        const bool is_reached_there = running.kind == Kind::kElsewhere && !is_loopback(config.address.value);
+        config.is_absent = running.kind != Kind::kHere && !is_reached_there;
+      } else if (named && running.kind == Kind::kNone) {
         config.doubt = "there is no " + folder + "/musterd.json, so no musterd runs on that folder (" + source + ")";
       }
     }
-    take(config.token_file, (fs::path(folder) / "token").native(), source);
+    take(config.token_file, common::DataFolder(folder).token().native(), source);
+    is_own_token = is_own_token || (config.token_file.source == source && is_of_this_user(folder));
   };
   const auto here = fs::current_path();
   if (flags.address) take(config.address, *flags.address, "--address");
@@ -198,8 +187,8 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
   const auto job = named_folder ? std::nullopt : data_folder_of_own_job(places);
   if (job) {
     // The addresses in musterd.json are those on musterd's own machine.
-    const auto ready = read_ready_file(*job);
-    const bool is_here = ready && (ready->host.empty() || ready->host == base::host_name());
+    const auto ready = common::read_ready_file(*job);
+    const bool is_here = ready && ready->is_of_this_host();
     const auto told = places.variable(spec::variable::kController);
     if (told && !is_here) take(config.address, *told, spec::variable::kController);
     take_folder(job->native(), spec::variable::kAttemptFolder, true);
@@ -219,10 +208,13 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
     }
   }
   if (!named_folder && !job) {
-    const auto folder = default_data_folder(places);
+    const auto folder = usual_data_folder(places);
     take_folder(folder.value, folder.source, false);
   }
-  take(config.address, "127.0.0.1:7600", "default");
+  if (config.address.source.empty()) {
+    take(config.address, "127.0.0.1:7600", "default");
+    config.is_absent = is_own_token && !config.token;
+  }
   check_address(config.address);
   return config;
 }
@@ -234,8 +226,8 @@ std::string read_token(const Config& config) {
   std::string token;
   if (!in || !std::getline(in, token) || token.empty() || token.size() > kMostTokenBytes) {
     throw Failure(kUnreachable, "cannot read the token from " + path + " (" + source + "): " + token_problem(path) +
-                                    "; musterd writes it at its first start; name its file with --token-file, or put "
-                                    "the token into MUSTER_TOKEN");
+                                    "; musterd writes it at its first start (muster up starts one of your own); name "
+                                    "its file with --token-file, or put the token into MUSTER_TOKEN");
   }
   while (!token.empty() && (token.back() == '\r' || token.back() == ' ')) token.pop_back();
   return token;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "controller/common/ready_file.h"
+
 namespace cli {
 
 /// Settings from the command line. They override all others.
@@ -35,6 +37,9 @@ struct Config {
   std::vector<std::filesystem::path> files;  // the configuration files that exist
   /// Why `address` may be wrong, for the message that the controller does not answer; may be empty.
   std::string doubt;
+  /// True if nobody named an address, and no musterd of the data folder runs here. Then nobody is asked: another user's
+  /// program may have the usual port by now, or the port of a musterd that was killed, and would get the token.
+  bool is_absent = false;
   /// The data folder on this machine: MUSTER_DATA_FOLDER, else that of the own job, else musterd's default.
   std::filesystem::path data_folder;
 };
@@ -57,16 +62,14 @@ std::string read_token(const Config& config);
 /// True for an address of this machine. Paths then mean the same for the controller.
 bool is_loopback(const std::string& address);
 
-/// The contents of <data>/musterd.json, which a running musterd writes. A musterd that was killed leaves the file
-/// behind.
-struct ReadyFile {
-  std::filesystem::path file;
-  std::string grpc, http;  // HOST:PORT for clients on this machine
-  std::int64_t pid = 0;
-  std::string host;  // empty: an older musterd wrote the file
-};
+/// The address by which this machine reaches a port of the musterd that wrote the file: one that listens on all
+/// addresses is reached by the loopback address here, and by its host's name elsewhere.
+std::string reached_at(const std::string& address, const common::ReadyFile& ready);
 
-/// nullopt: the file is missing, unreadable or malformed.
-std::optional<ReadyFile> read_ready_file(const std::filesystem::path& data_folder);
+/// The configuration of a client of this very musterd.
+Config config_of(const common::ReadyFile& ready);
+
+/// musterd's usual data folder; empty: HOME is not set.
+Setting usual_data_folder(const ConfigPlaces& places);
 
 }  // namespace cli

@@ -81,13 +81,30 @@ constexpr std::chrono::milliseconds kLongestWait{2000};
 
 }  // namespace
 
-Client::Client(const Config& config)
-    : config_(config),
-      channel_(open_channel(config.address.value)),
-      jobs_(muster::v1::JobService::NewStub(channel_)),
-      admin_(muster::v1::AdminService::NewStub(channel_)) {}
+Client::Client(const Config& config, std::function<Config()> look_again)
+    : config_(config), look_again_(std::move(look_again)) {
+  open();
+}
+
+void Client::open() {
+  channel_ = open_channel(address());
+  jobs_ = muster::v1::JobService::NewStub(channel_);
+  admin_ = muster::v1::AdminService::NewStub(channel_);
+}
 
 bool Client::connect() {
+  if (connect_once()) return true;
+  if (!look_again_) return false;
+  auto found = look_again_();
+  const bool is_same = found.address.value == address() && found.is_absent == config_.is_absent;
+  config_ = std::move(found);
+  if (is_same) return false;
+  open();
+  return connect_once();
+}
+
+bool Client::connect_once() {
+  if (config_.is_absent) return false;
   const auto deadline = std::chrono::system_clock::now() + kCallLimit;
   bool is_there = false;  // somebody listens, so a failure is one of a crowd, and another try may work
   for (auto state = channel_->GetState(true); state != GRPC_CHANNEL_READY; state = channel_->GetState(true)) {
@@ -161,6 +178,7 @@ bool Client::answers(const std::function<net::ProbedPort(const std::string& host
 }
 
 bool Client::is_wrong_port() const {
+  if (config_.is_absent) return false;
   return answers([&](const std::string& host, int port) { return net::http_port(host, port, token_, {}); });
 }
 
@@ -173,15 +191,26 @@ bool Client::is_listening() const {
 Failure Client::unreachable() const {
   const auto from = config_.address.source == "default" ? "" : " (" + config_.address.source + ")";
   if (is_wrong_port()) {
-    const auto ready = read_ready_file(config_.data_folder);
-    const bool known = ready && ready->http == address();
+    const auto ready = common::read_ready_file(config_.data_folder);
+    const bool known = ready && reached_at(ready->http, *ready) == address();
     return {kUnreachable, address() + from + " is the port of a dashboard, which speaks HTTP; muster speaks gRPC: " +
-                              (known ? "use --address " + ready->grpc
+                              (known ? "use --address " + reached_at(ready->grpc, *ready)
                                      : "use the address that musterd --listen names (default 127.0.0.1:7600)")};
   }
-  const auto doubt = config_.doubt.empty() ? "" : "; " + config_.doubt;
-  return {kUnreachable,
-          "controller unreachable at " + address() + from + doubt + ": start it with musterd, or set --address"};
+  return {kUnreachable, unreachable_text() + ": " + start_remedy()};
+}
+
+std::string Client::unreachable_text() const {
+  const auto from = config_.address.source == "default" ? "" : " (" + config_.address.source + ")";
+  const auto place = config_.is_absent ? "" : " at " + address() + from;
+  const auto doubt = !config_.doubt.empty() ? config_.doubt
+                     : config_.is_absent    ? "no musterd runs on " + config_.data_folder.native()
+                                            : "";
+  return "controller unreachable" + place + (doubt.empty() ? "" : "; " + doubt);
+}
+
+std::string Client::start_remedy() const {
+  return std::string("start it with ") + (config_.is_absent ? "muster up" : "musterd") + ", or set --address";
 }
 
 Failure Client::failure(const grpc::Status& status) const {

@@ -87,7 +87,9 @@ class Client {
  public:
   static constexpr std::chrono::seconds kCallLimit{10};
 
-  explicit Client(const Config& config);
+  /// `look_again` finds the controller anew when a connection fails: a musterd that was started meanwhile has written
+  /// its address. Empty: the configuration stays.
+  explicit Client(const Config& config, std::function<Config()> look_again = {});
 
   /// Connects, and waits at most ten seconds. Where somebody listens it tries again, since a crowd may be there.
   /// Returns false if the controller cannot be reached.
@@ -99,6 +101,7 @@ class Client {
   void must_connect();
 
   const std::string& address() const { return config_.address.value; }
+  const Config& config() const { return config_; }
   JobStub& jobs() { return *jobs_; }
 
   /// Adds the token to a call.
@@ -124,6 +127,10 @@ class Client {
 
   /// The message and the exit code for a failed call.
   Failure failure(const grpc::Status& status) const;
+  /// "controller unreachable at 127.0.0.1:7600 (--address)", with what is known of it.
+  std::string unreachable_text() const;
+  /// How a person gets a controller: "start it with muster up, or set --address".
+  std::string start_remedy() const;
   /// The Failure for a controller that cannot be reached.
   Failure unreachable() const;
   /// Call it after a failed connect(). True if an HTTP server listens at the address, so that waiting does not help.
@@ -132,6 +139,8 @@ class Client {
   const std::string& token() const { return token_; }
 
  private:
+  void open();
+  bool connect_once();
   /// The status. If the deadline passed, its text tells the limit in place of gRPC's words.
   static grpc::Status told_in_time(const grpc::Status& status, std::chrono::seconds limit);
   /// Calls until there is an answer, at most ten seconds. Returns false if nobody listens any more.
@@ -149,6 +158,7 @@ class Client {
   }
 
   Config config_;
+  const std::function<Config()> look_again_;
   std::string token_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<JobStub> jobs_;

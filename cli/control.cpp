@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -200,11 +198,8 @@ std::string count_text(int jobs) {
 
 /// Asks the person. Returns false for no.
 bool person_agrees(const RemoveResponse& plan) {
-  std::cerr << "Remove " << count_text(plan.removed_size()) << " with metrics, logs and checkpoints ("
-            << bytes_text(freed_bytes(plan)) << ")? This cannot be undone. [y/N] " << std::flush;
-  std::string answer;
-  if (!std::getline(std::cin, answer)) std::cerr << "\n";
-  return answer == "y" || answer == "Y" || answer == "yes";
+  return person_says_yes("Remove " + count_text(plan.removed_size()) + " with metrics, logs and checkpoints (" +
+                         bytes_text(freed_bytes(plan)) + ")? This cannot be undone.");
 }
 
 void tell_removed(const RemoveResponse& answer, const RemovalWishes& wishes) {
@@ -245,7 +240,7 @@ void print_json_of(const RemoveResponse& answer, bool dry_run) {
 /// Removes the jobs, and prints what was removed and how much space that frees. On a terminal asks for confirmation
 /// first. Returns the exit code.
 int remove_jobs(Client& client, const std::vector<std::int64_t>& jobs, const RemovalWishes& wishes) {
-  const bool asks = !wishes.yes && !wishes.dry_run && isatty(STDIN_FILENO) != 0 && stderr_is_terminal();
+  const bool asks = !wishes.yes && !wishes.dry_run && can_ask();
   if (asks) {
     const auto plan = ask_controller(client, jobs, true);
     if (!plan.removed().empty() && !person_agrees(plan)) {

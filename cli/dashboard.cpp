@@ -101,17 +101,12 @@ void open_in_browser(const std::string& link) {
 int run_dashboard(Session& session, const DashboardOptions& options) {
   auto& client = session.client();
   const auto status = client.call(&AdminStub::Status, muster::v1::StatusRequest());
-  const auto link = dashboard_link(
-      {status.dashboard_url(), client.token(), client.address(), variable("SSH_CONNECTION"), user_name()});
+  const auto link = dashboard_link(client, status);
   if (options.json) {
     print_json(with_version({{"link", link.link}, {"tunnel", link.tunnel}}));
   } else {
     std::cout << link.link << "\n";
-    if (!link.tunnel.empty()) {
-      std::cerr << "muster: the dashboard listens on " << link.listens_on
-                << " only; first run this on your own machine, and leave it running:\n"
-                << "  " << link.tunnel << "\n";
-    }
+    tell_tunnel(link);
   }
   std::cout << std::flush;
   if (!options.open) return kSuccess;
@@ -142,6 +137,18 @@ DashboardLink dashboard_link(const DashboardFacts& facts) {
     link.tunnel = tunnel_to(dashboard, facts.user, server);
   }
   return link;
+}
+
+DashboardLink dashboard_link(Client& client, const muster::v1::StatusResponse& status) {
+  return dashboard_link(
+      {status.dashboard_url(), client.token(), client.address(), variable("SSH_CONNECTION"), user_name()});
+}
+
+void tell_tunnel(const DashboardLink& link) {
+  if (link.tunnel.empty()) return;
+  std::cerr << "muster: the dashboard listens on " << link.listens_on
+            << " only; first run this on your own machine, and leave it running:\n"
+            << "  " << link.tunnel << "\n";
 }
 
 void define_dashboard(CLI::App& app, Session& session) {

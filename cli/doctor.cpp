@@ -42,7 +42,8 @@ Finding check_token(const Config& config) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
     return {"token", kBad,
-            "there is no " + path + " (" + source + "): musterd writes it at its first start; or set --token-file"};
+            "there is no " + path + " (" + source +
+                "): musterd writes it at its first start, and muster up starts it; or set --token-file"};
   }
   if ((info.st_mode & 037) != 0) {
     return {"token", kBad, path + " can be read by others: chmod 600 " + path + " (640 if a group shares it)"};

@@ -67,12 +67,19 @@ const Config& Session::config() {
 }
 
 Client& Session::client_unconnected() {
-  if (!client_) client_ = std::make_unique<Client>(config());
+  if (!client_) {
+    client_ = std::make_unique<Client>(config(), [this] { return load_config(flags, usual_places()); });
+  }
   return *client_;
 }
 
+Client& Session::client_to_be() {
+  if (offer_musterd(config())) config_.reset();
+  return client_unconnected();
+}
+
 Client& Session::client() {
-  client_unconnected().must_connect();
+  client_to_be().must_connect();
   return *client_;
 }
 
@@ -140,7 +147,8 @@ int run_program(int argc, char** argv) {
     std::cerr << app->help();
     return kUsage;
   }
-  if (command_word(argc, argv) == "submit") argc = take_arguments(argc, argv, session.arguments);
+  if (const auto word = command_word(argc, argv); word == "submit" || word == "up")
+    argc = take_arguments(argc, argv, session.arguments);
   try {
     app->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -153,6 +161,9 @@ int run_program(int argc, char** argv) {
 
 std::span<const Command> commands() {
   static const std::vector<Command> table{
+      {"up", "Start a controller of your own on this machine", define_up},
+      {"down", "End your controller; jobs that run go on", define_down},
+      {"status", "Say whether the controller is up, and what it has", define_status},
       {"submit", "Submit a job file", define_submit},
       {"init", "Write a job file to begin with, with comments", define_init},
       {"plan", "Say what memory and traffic a training will need, before it is submitted", define_plan},
@@ -184,6 +195,7 @@ std::span<const Command> commands() {
       {"admin", "Manage partitions: who may use them, limits, defaults, and who changed them", define_admin},
       {"dashboard", "Print the link that opens the dashboard", define_dashboard},
       {"doctor", "Check that everything that muster needs is in place", define_doctor},
+      {"uninstall", "Remove your controller with its data, after a question", define_uninstall},
       {"completion", "Print the completion script of a shell", define_completion},
       {"help", "Explain a command", define_help},
       {"version", "Print the version", define_version},

@@ -39,8 +39,8 @@ void connect_patiently(Client& client) {
     if (Contact::Clock::now() >= deadline) throw client.unreachable();
     if (!told) {
       if (client.is_wrong_port()) throw client.unreachable();
-      std::cerr << "muster: controller unreachable at " << client.address() << ", trying for " << kPatience.count()
-                << " s; start it with musterd, or set --address\n";
+      std::cerr << "muster: " << client.unreachable_text() << ", trying for " << kPatience.count() << " s; "
+                << client.start_remedy() << "\n";
     }
     told = true;
     Interrupts::instance().sleep(kPause);
@@ -117,7 +117,7 @@ int submit_job(Session& session, const SubmitOptions& options, const Request& wa
   *request.mutable_spec() = spec;
   request.set_request_id(fresh_request_id());
   request.set_user(user_name());
-  auto& client = session.client_unconnected();
+  auto& client = session.client_to_be();
   const auto response = submit_surely(client, &JobStub::Submit, request);
   const auto id = response.job_id();
   print_answer(options, response, id);
@@ -191,7 +191,7 @@ int submit_sweep(Session& session, const SubmitOptions& options, const Request& 
     throw Failure(kUsage,
                   "the sweep's jobs together are larger than 31 MiB; give it fewer values, or submit it in parts");
   }
-  auto& client = session.client_unconnected();
+  auto& client = session.client_to_be();
   const auto response = submit_surely(client, &JobStub::SubmitSweep, call, kSweepLimit);
   print_answer(options, response, response.sweep());
   const auto parallel = request.parallel > 0 ? ", " + std::to_string(request.parallel) + " at a time" : "";

@@ -44,8 +44,8 @@ constexpr std::pair<const char*, const char*> kOtherNames[] = {
     {"delete", "rm"},   {"describe", "show"}, {"get", "show"},       {"info", "show"},      {"jobs", "list"},
     {"kill", "cancel"}, {"log", "logs"},      {"ls", "list"},        {"open", "dashboard"}, {"ps", "list"},
     {"queue", "list"},  {"remove", "rm"},     {"resume", "requeue"}, {"retry", "requeue"},  {"run", "submit"},
-    {"squeue", "list"}, {"sbatch", "submit"}, {"scancel", "cancel"}, {"start", "submit"},   {"status", "list"},
-    {"stop", "cancel"}, {"tail", "logs"},     {"ui", "dashboard"},   {"web", "dashboard"}};
+    {"squeue", "list"}, {"sbatch", "submit"}, {"scancel", "cancel"}, {"start", "submit"},   {"stop", "cancel"},
+    {"tail", "logs"},   {"ui", "dashboard"},  {"web", "dashboard"}};
 
 /// The command that was probably meant; empty: not known.
 std::string meant_by(const std::string& word, const std::vector<std::string>& names) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/async.h>
+#include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
@@ -19,12 +20,14 @@
 #include "base/host_name.h"
 #include "base/usage_error.h"
 #include "controller/common/data_folder.h"
+#include "controller/common/ready_file.h"
 #include "controller/common/tokens.h"
 #include "controller/executors/slurm/slurm_submission.h"
 #include "controller/http/http_server.h"
 #include "controller/musterd/advertised.h"
 #include "controller/musterd/executors.h"
 #include "controller/musterd/leaving.h"
+#include "controller/musterd/own_ports.h"
 #include "controller/musterd/place.h"
 #include "controller/net/address.h"
 #include "controller/net/connections.h"
@@ -47,11 +50,16 @@ constexpr const char* kRunsAsRoot =
     "musterd runs as root, and so does every job, whoever submits it: let a user of its own run musterd "
     "(deploy/ADMIN.md)";
 
+constexpr const char* kOpenForNodes =
+    "--listen auto with Slurm: the port for ranks can be reached from other machines, and tokens travel unencrypted: "
+    "that is for a network you trust; --slurm no keeps musterd to this machine";
+
 struct Flags {
   std::string data_folder;
   std::string listen = "127.0.0.1:7600";
   std::string http = "127.0.0.1:7601";
-  std::string worker, agent, advertise, partitions;
+  std::string ports = musterd::kUsualPorts;
+  std::string worker, agent, advertise, partitions, log_file;
   std::string slurm = "auto";
   std::string gpus, gpu_library, cores = "auto";
   std::string log_level = "info";
@@ -72,6 +80,11 @@ fs::path default_data_folder() {
   return fs::path(home) / ".local" / "share" / "muster";
 }
 
+/// The address by which ranks on nodes look for a musterd that listens for them by itself.
+std::string nodes_find_at(std::uint16_t port) {
+  return ListenAddress{.host = base::host_name(), .port = port}.text();
+}
+
 ListenAddress checked_address(const char* flag, const std::string& text, bool insecure) {
   ListenAddress address;
   try {
@@ -87,11 +100,14 @@ ListenAddress checked_address(const char* flag, const std::string& text, bool in
   return address;
 }
 
+musterd::PortChoice wanted_port(const char* flag, const std::string& text, const Flags& flags) {
+  if (text != "auto") return {checked_address(flag, text, flags.insecure_listen), false, {}};
+  return {{.host = "127.0.0.1", .port = 0}, true, musterd::parse_port_range("--ports", flags.ports)};
+}
+
 fs::path prepare_data_folder(const std::string& given) {
   const auto folder = fs::absolute(given.empty() ? default_data_folder() : fs::path(given)).lexically_normal();
-  const bool fresh = !fs::exists(folder);
-  base::make_folders(folder);
-  if (fresh) ::chmod(folder.c_str(), 0700);
+  common::make_data_folder(folder);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     throw std::runtime_error("cannot write to the data folder " + folder.string() + ": " + std::strerror(errno) +
                              "; make it writable or give another one with --data-folder");
@@ -149,75 +165,6 @@ std::uint64_t take_all_descriptors() {
   return before.soft;
 }
 
-// The file by which `muster` and scripts find the running musterd. It is removed when musterd ends in order.
-class ReadyFile {
- public:
-  ReadyFile(fs::path file, const ListenAddress& grpc, const ListenAddress& http) : file_(std::move(file)) {
-    const nlohmann::ordered_json text = {{"pid", ::getpid()},
-                                         {"host", base::host_name()},
-                                         {"grpc", grpc.text()},
-                                         {"http", http.text()},
-                                         {"version", MUSTER_VERSION}};
-    base::write_file_durably(file_, text.dump() + "\n");
-  }
-  ~ReadyFile() {
-    std::error_code ignored;
-    fs::remove(file_, ignored);
-  }
-  ReadyFile(const ReadyFile&) = delete;
-  ReadyFile& operator=(const ReadyFile&) = delete;
-
- private:
-  fs::path file_;
-};
-
-/// Remembers the ports that the system chose. The next musterd on the data folder asks for the same ports, since
-/// running ranks know no other address.
-class RememberedPorts {
- public:
-  explicit RememberedPorts(fs::path file) : file_(std::move(file)) {
-    known_ = nlohmann::json::parse(base::read_small_file(file_), nullptr, false);
-    if (!known_.is_object()) known_ = nlohmann::json::object();
-  }
-
-  /// Calls serve(address) with the remembered port and, if that fails, with the given address. Returns the server and
-  /// writes its port into `address`.
-  template <typename Serve>
-  auto serve(const char* name, ListenAddress& address, Serve serve) {
-    auto wanted = address;
-    const auto known = known_port(name);  // also when it isn't wanted: it warns of a damaged file
-    if (address.port == 0) wanted.port = known;
-    try {
-      return keep(name, address, serve(wanted.text()));
-    } catch (const std::runtime_error& e) {
-      if (wanted.port == address.port) throw;
-      spdlog::warn("the {} port of the last run is taken, choosing another one: {}", name, e.what());
-    }
-    return keep(name, address, serve(address.text()));
-  }
-  void save() const { base::write_file_durably(file_, known_.dump() + "\n"); }
-
- private:
-  /// 0: no port is remembered. A damaged file counts as none, so musterd starts all the same.
-  std::uint16_t known_port(const char* name) const {
-    const auto entry = known_.find(name);
-    if (entry == known_.end()) return 0;
-    const auto port = entry->is_number_integer() ? entry->get<std::int64_t>() : 0;
-    if (port > 0 && port <= 65535) return static_cast<std::uint16_t>(port);
-    spdlog::warn("{}: \"{}\" is {}, which is no port; any free one is taken", file_.string(), name, entry->dump());
-    return 0;
-  }
-  template <typename Server>
-  Server keep(const char* name, ListenAddress& address, Server server) {
-    address.port = static_cast<std::uint16_t>(server->port());
-    known_[name] = server->port();
-    return server;
-  }
-
-  fs::path file_;
-  nlohmann::json known_;
-};
-
 /// A short pause between probes, which tests ask for, makes a probe short too.
 net::ProbeTimes probe_times(core::Millis every) {
   constexpr int kPausesPerProbe = 5;
@@ -230,8 +177,10 @@ int serve(const Flags& flags) {
                      " is less than --rank-metrics-days " + std::to_string(flags.rank_metrics_days) +
                      ": one row a step is kept at least as long as the rows of its ranks");
   }
-  auto grpc_address = checked_address("--listen", flags.listen, flags.insecure_listen);
-  auto http_address = checked_address("--http", flags.http, flags.insecure_listen);
+  auto grpc_port = wanted_port("--listen", flags.listen, flags);
+  auto http_port = wanted_port("--http", flags.http, flags);
+  auto& grpc_address = grpc_port.address;
+  auto& http_address = http_port.address;
   const auto open_files = take_all_descriptors();
   catch_signals();
   common::RealClock clock;
@@ -244,12 +193,13 @@ int serve(const Flags& flags) {
   }
   const auto data = prepare_data_folder(flags.data_folder);
   const auto tell = [](const std::string& text) { spdlog::warn(text); };
-  const auto store = store::open_sqlite_store(data / "muster.db", {.now = [&] { return clock.wall(); }, .tell = tell});
+  const auto store = store::open_sqlite_store(common::DataFolder(data).database(),
+                                              {.now = [&] { return clock.wall(); }, .tell = tell});
   const auto relocation = flags.fork    ? musterd::Relocation::kFork
                           : flags.moved ? musterd::Relocation::kMoved
                                         : musterd::Relocation::kNone;
   musterd::settle(*store, data, relocation, clock.wall());
-  const auto token = common::load_or_create_token(data / "token");
+  const auto token = common::load_or_create_token(common::DataFolder(data).token());
 
   const musterd::MachineSettings machine_settings{
       .gpus = flags.gpus, .cores = flags.cores, .library = flags.gpu_library};
@@ -276,6 +226,11 @@ int serve(const Flags& flags) {
     return all;
   };
   if (::geteuid() == 0) options.notes.emplace_back(kRunsAsRoot);
+  const bool for_nodes = grpc_port.is_auto && executors.has_slurm();
+  if (for_nodes) {
+    grpc_address.host = "0.0.0.0";
+    options.notes.emplace_back(kOpenForNodes);
+  }
   if (auto doubt = advertised.doubt(); !doubt.empty() && executors.has_slurm())
     options.notes.push_back(std::move(doubt));
   options.advertised = [&] { return std::pair(advertised.address(), advertised.problem_or_doubt()); };
@@ -291,21 +246,21 @@ int serve(const Flags& flags) {
                base::open_files_limit().soft, shares.ranks, shares.people,
                shares.strangers + shares.waiting + shares.asking);
   const net::KnownNetworksFile known_networks(data / "known-networks", connections->known(), true);
-  RememberedPorts ports(data / "ports.json");
+  musterd::RememberedPorts ports(data / "ports.json");
   const auto grpc = ports.serve(
-      "grpc", grpc_address, [&](const std::string& address) { return rpc::serve(*controller, address, connections); });
+      "grpc", grpc_port, [&](const std::string& address) { return rpc::serve(*controller, address, connections); });
   const auto http = ports.serve(
-      "http", http_address, [&](const std::string& address) { return http::serve(*controller, address, connections); });
+      "http", http_port, [&](const std::string& address) { return http::serve(*controller, address, connections); });
   ports.save();
   const auto dashboard = "http://" + http_address.text() + "/";
-  if (advertised.address().empty()) advertised.set(grpc_address.text());
+  if (advertised.address().empty()) advertised.set(for_nodes ? nodes_find_at(grpc_address.port) : grpc_address.text());
   controller->start({advertised.address(), dashboard});
   musterd::MachineWatch watch(machine_settings, machine,
                               [&](const executors::OwnMachine& found) { executors.get().learn(found); });
   watch.start();
   char signal = 0;
   {
-    const ReadyFile ready(data / "musterd.json", grpc_address, http_address);
+    const common::OwnReadyFile ready(data, grpc_address.text(), http_address.text(), MUSTER_VERSION);
     spdlog::info("musterd {} is ready: gRPC {}, dashboard {}, data {}", MUSTER_VERSION, grpc_address.text(), dashboard,
                  data.string());
     const auto probed = [&](net::ProbedPort port, net::Port which) {
@@ -342,12 +297,21 @@ int serve(const Flags& flags) {
 
 // Lets another thread write the log. stderr may be a file on a disk that hangs, and a thread that answers a heartbeat
 // must not wait for it. If more than kLogLines lines wait, the oldest are dropped.
-void log_without_waiting() {
+// With `file` the log is written there and not to stderr: at most kLogFiles older files of kLogBytes stay beside it.
+void log_without_waiting(const std::string& file) {
   constexpr std::size_t kLogLines = 8192;
+  constexpr std::size_t kLogBytes = std::size_t{8} << 20, kLogFiles = 3;
   spdlog::init_thread_pool(kLogLines, 1);
-  spdlog::set_default_logger(
-      std::make_shared<spdlog::async_logger>("musterd", std::make_shared<spdlog::sinks::stderr_color_sink_mt>(),
-                                             spdlog::thread_pool(), spdlog::async_overflow_policy::overrun_oldest));
+  spdlog::sink_ptr sink;
+  if (file.empty()) {
+    sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  } else {
+    sink = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(file, kLogBytes, kLogFiles);
+  }
+  const auto logger = std::make_shared<spdlog::async_logger>("musterd", std::move(sink), spdlog::thread_pool(),
+                                                             spdlog::async_overflow_policy::overrun_oldest);
+  logger->flush_on(spdlog::level::trace);  // a file keeps lines back otherwise, and a crash would lose them
+  spdlog::set_default_logger(logger);
 }
 
 int main(int argc, char** argv) {
@@ -361,8 +325,13 @@ int main(int argc, char** argv) {
       "the folder of the database, logs and job files (default: $MUSTER_DATA_FOLDER, else $XDG_DATA_HOME/muster, else "
       "~/.local/share/muster)");
   add("--listen", flags.listen, "HOST:PORT",
-      "the address for clients and ranks (gRPC); with port 0 the system chooses a port");
-  add("--http", flags.http, "HOST:PORT", "the address of the dashboard; with port 0 the system chooses a port");
+      "the address for clients and ranks (gRPC); with port 0 the system chooses a port; auto: a free port of --ports, "
+      "for this machine alone, or with Slurm for all its nodes");
+  add("--http", flags.http, "HOST:PORT",
+      "the address of the dashboard; with port 0 the system chooses a port; auto: a free port of --ports, for this "
+      "machine alone");
+  add("--ports", flags.ports, "LOW-HIGH",
+      "the ports that auto takes one of; musterd takes the same one again when it is started again");
   add("--worker", flags.worker, "FILE",
       "the program that trains recipes, one process a rank (default: muster-worker beside musterd)");
   add("--agent", flags.agent, "FILE",
@@ -402,6 +371,8 @@ int main(int argc, char** argv) {
       "changes");
   add("--advertise", flags.advertise, "HOST:PORT",
       "the address by which ranks on other machines reach --listen (default: --listen)");
+  add("--log-file", flags.log_file, "FILE",
+      "write the log into this file, and not to stderr; three older files of 8 MiB stay beside it");
   add("--log-level", flags.log_level, "LEVEL", "the lowest level of messages on stderr")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}));
   app.add_flag("--insecure-listen", flags.insecure_listen,
@@ -417,7 +388,12 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
-  log_without_waiting();
+  try {
+    log_without_waiting(flags.log_file);
+  } catch (const spdlog::spdlog_ex& e) {
+    std::cerr << "musterd: --log-file " << flags.log_file << ": " << e.what() << "; name a file that can be written\n";
+    return kExitUsage;
+  }
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
   spdlog::set_level(spdlog::level::from_str(flags.log_level));
   int status = kExitFailed;

@@ -68,7 +68,7 @@ ALLOWED = {
     "controller/store": {"base", "controller/core", "spec", "boost", "json", "sqlite"},
     "controller/logs": set(),
     "controller/net": {"base", "controller/common", "boost", "grpc"},
-    "controller/common": {"agent/protocol", "base", "controller/core", "grpc"},
+    "controller/common": {"agent/protocol", "base", "controller/core", "grpc", "json"},
     "controller/executors": {"agent/environment", "agent/protocol", "base", "controller/common", "controller/core", "spec"},
     "controller/executors/local": {"agent/environment", "agent/process", "agent/protocol", "base", "controller/common",
                                    "controller/core", "controller/executors", "spec", "boost", "grpc"},

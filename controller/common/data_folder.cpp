@@ -70,6 +70,12 @@ void write_a_byte(const std::filesystem::path& file) {
 
 }  // namespace
 
+void make_data_folder(const fs::path& folder) {
+  const bool fresh = !fs::exists(folder);
+  base::make_folders(folder);
+  if (fresh) ::chmod(folder.c_str(), 0700);
+}
+
 std::optional<core::JobId> DataFolder::first_job_of_set(std::string_view name) {
   if (!name.starts_with(kSetStart)) return std::nullopt;
   return base::whole_number<core::JobId>(name.substr(kSetStart.size(), name.find('.') - kSetStart.size()));

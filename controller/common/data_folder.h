@@ -16,11 +16,18 @@
 
 namespace common {
 
+/// Makes musterd's data folder if there is none, for its user alone. Throws std::system_error that names the path.
+void make_data_folder(const std::filesystem::path& folder);
+
 /// Where everything lies under musterd's data folder. Nothing is created here.
 class DataFolder {
  public:
   explicit DataFolder(std::filesystem::path root) : root_(std::move(root)) {}
   const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path database() const { return root_ / "muster.db"; }
+  /// Held (flock) by the musterd of this folder, which writes its pid into it.
+  std::filesystem::path lock() const { return root_ / "muster.db.lock"; }
+  std::filesystem::path token() const { return root_ / "token"; }
   std::filesystem::path cache() const { return root_ / "cache"; }
   std::filesystem::path disk_probe() const { return root_ / "disk-probe"; }
   std::filesystem::path job(core::JobId id) const { return root_ / "jobs" / std::to_string(id); }

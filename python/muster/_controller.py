@@ -9,7 +9,7 @@ The settings are those of the `muster` command line (cli/cli_config.h), and the 
    the HTTP port in that controller's musterd.json
 5. ./muster.toml, ~/.config/muster/config.toml, /etc/muster/config.toml: http_address, address, token_file
 6. the default data folder: the address in its musterd.json, and its token
-7. the address 127.0.0.1:7601
+7. the address 127.0.0.1:7601, if the token is named too: whoever listens there would get the token of a musterd of one's own
 
 MUSTER_ADDRESS and `address` name the port of gRPC. The musterd.json of the data folder tells the HTTP port beside it.
 """
@@ -65,6 +65,7 @@ class Place:
     token_file: str
     token_source: str
     doubt: str = ""  # why the address may be wrong
+    is_absent: bool = False  # nobody named the address, and no musterd runs there: whoever listens would get the token
 
 
 def find(address: Optional[str] = None) -> Place:
@@ -99,7 +100,7 @@ class _Settings:
     def __init__(self) -> None:
         self._address: Optional[Tuple[str, str]] = None
         self._token: Optional[Tuple[str, str]] = None
-        self._doubt = ""
+        self._doubt, self._is_absent = "", False
 
     def take_address(self, text: str, source: str) -> None:
         if self._address is not None:
@@ -131,6 +132,7 @@ class _Settings:
             if ready:
                 self.take_address(ready["http"], file)
                 self._doubt = _staleness(ready, file)
+                self._is_absent = bool(self._doubt) and re.match(r"127\.|\[::1\]|localhost", ready["http"]) is not None
             elif named:
                 self._doubt = f"there is no {file}, so no musterd runs on that folder ({source})"
         self.take_token_file(os.path.join(folder, "token"), source)
@@ -156,7 +158,10 @@ class _Settings:
 
     def place(self) -> Place:
         assert self._address is not None and self._token is not None
-        return Place(*self._address, _variable("MUSTER_TOKEN") or None, *self._token, self._doubt)
+        is_unnamed = self._address[1] == "default" and self._token[1] in ("MUSTER_DATA_FOLDER", "the default data folder")
+        doubt = self._doubt or (f"no musterd runs on {os.path.dirname(self._token[0])}" if is_unnamed else "")
+        token = _variable("MUSTER_TOKEN") or None
+        return Place(*self._address, token, *self._token, doubt, self._is_absent or (is_unnamed and not token))
 
 
 def _variable(name: str) -> str:
@@ -197,14 +202,20 @@ def _staleness(ready: Dict[str, Any], file: str) -> str:
     host, pid = ready.get("host"), ready.get("pid")
     if host and host != socket.gethostname():
         return f"{file} belongs to a musterd on host {host}, and this is {socket.gethostname()}"
-    if isinstance(pid, int) and pid > 0:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return f"{file} was left by process {pid}, which has ended"
-        except OSError:
-            pass
+    if isinstance(pid, int) and pid > 0 and not _is_alive(pid, ready.get("start_time")):
+        return f"{file} was left by process {pid}, which has ended"
     return ""
+
+
+def _is_alive(pid: int, start_time: Any) -> bool:
+    """`start_time`: of the process, in clock ticks since boot. Another one may have its number by now."""
+    try:
+        words = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        return words[0] != "Z" and (not start_time or int(words[19]) == start_time)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, IndexError):
+        return True
 
 
 def _keys_of(file: str) -> Dict[str, str]:
@@ -269,6 +280,8 @@ class Controller:
         return self._place
 
     def _send(self, place: Place, method: str, path: str, data: Optional[bytes], limit: float) -> Any:
+        if place.is_absent:
+            raise Unreachable(place.doubt, "the controller", "start it with muster up, or set MUSTER_HTTP_ADDRESS") from ConnectionRefusedError()
         request = urllib.request.Request(f"http://{place.address}/api/v1/{path}", data=data, method=method, headers={
             "Authorization": "Bearer " + _token(place), "X-Muster": "1", "Content-Type": "application/json"})
         where = f"the controller at {place.address} ({place.source})"

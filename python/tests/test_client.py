@@ -319,10 +319,20 @@ class Settings(WithoutSettings):
         data = self.folder / "data"
         self.ready(data, f"127.0.0.1:{port}", pid=ended.pid)
         os.environ["MUSTER_DATA_FOLDER"] = str(data)
-        self.refused(muster.Job(1).status, "the token cannot be read: No such file or directory", str(data / "token"))
         (data / "token").write_text("t\n")
-        self.refused(lambda: muster.submit(program()), f"the controller at 127.0.0.1:{port} ({data}/musterd.json): no answer:",
-                     f"was left by process {ended.pid}, which has ended; start it with musterd")
+        stale = f"{data}/musterd.json was left by process {ended.pid}, which has ended; start it with muster up"
+        self.refused(lambda: muster.submit(program()), stale)
+        with socket.create_server(("127.0.0.1", port)) as stranger:
+            self.refused(lambda: muster.submit(program()), stale)
+            stranger.setblocking(False)
+            self.assertRaises(BlockingIOError, stranger.accept)  # nobody has brought it the token
+        del os.environ["MUSTER_DATA_FOLDER"]
+        self.refused(lambda: muster.submit(program()), f"no musterd runs on {self.folder / '.local/share/muster'}; start it with muster up")
+        os.environ["MUSTER_HTTP_ADDRESS"] = f"127.0.0.1:{port}"
+        self.refused(muster.Job(1).status, "the token cannot be read: No such file or directory", ".local/share/muster/token")
+        os.environ["MUSTER_TOKEN"] = "t"
+        self.refused(lambda: muster.submit(program()), f"the controller at 127.0.0.1:{port} (MUSTER_HTTP_ADDRESS): no answer:",
+                     "start it with musterd")
 
 
 class Lists(unittest.TestCase):

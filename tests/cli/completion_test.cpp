@@ -77,7 +77,7 @@ TEST(Completion, ZshScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
 TEST(Completion, FishScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
   const auto script = script_of("fish");
   for (const char* line :
-       {"complete -c muster -n 'not __fish_seen_subcommand_from submit init plan data list top show ",
+       {"complete -c muster -n 'not __fish_seen_subcommand_from up down status submit init plan data list top show ",
         " version' -a list -d 'List jobs, newest first'\n",
         "complete -c muster -n '__fish_seen_subcommand_from list' -s w -l watch -d 'Keep showing the list until "
         "Ctrl-C'\n",

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/client.h"
+#include "tests/held_lock.h"
 #include "tests/system/process.h"
 
 namespace cli {
@@ -52,10 +53,24 @@ TEST(Configuration, WithoutAnyTheDefaultsHold) {
   EXPECT_EQ(places.load().token_file.value, "/srv/muster/token");
 }
 
+TEST(Configuration, NobodyIsAskedAtAnAddressThatNobodyNamedWhileNoMusterdRuns) {
+  Places places;
+  EXPECT_TRUE(places.load().is_absent)
+      << "another user's program may listen at 127.0.0.1:7600, and would get the token";
+  EXPECT_FALSE(places.load({"127.0.0.1:7600", {}}).is_absent);
+  EXPECT_FALSE(places.load({{}, "/srv/token"}).is_absent) << "a controller of somebody else, who gave the token";
+  places.variables["MUSTER_TOKEN"] = "secret";
+  EXPECT_FALSE(places.load().is_absent);
+  places.variables.erase("MUSTER_TOKEN");
+  places.write("system.toml", "address = \"system:1\"");
+  EXPECT_FALSE(places.load().is_absent);
+}
+
 TEST(Configuration, ADataFolderTellsItsAddressBesideItsToken) {
   Places places;
   const auto data = places.folder.path() / "data";
   std::filesystem::create_directories(data);
+  auto lock = test::hold_lock(data);
   const auto write = [&](std::int64_t pid, const std::string& grpc) {
     test::write_file(data / "musterd.json", R"({"pid":)" + std::to_string(pid) + R"(,"grpc":")" + grpc + R"("})");
   };
@@ -66,6 +81,7 @@ TEST(Configuration, ADataFolderTellsItsAddressBesideItsToken) {
   EXPECT_EQ(config.address.source, (data / "musterd.json").native());
   EXPECT_EQ(config.token_file.value, (data / "token").native());
   EXPECT_EQ(config.doubt, "");
+  EXPECT_FALSE(config.is_absent);
   places.write("here.toml", "address = \"here:1\"");
   EXPECT_EQ(places.load().address.value, "127.0.0.1:41234") << "a variable is stronger than a file";
   places.variables["MUSTER_ADDRESS"] = "variable:1";
@@ -78,8 +94,13 @@ TEST(Configuration, ADataFolderTellsItsAddressBesideItsToken) {
   if (gone == 0) _exit(0);
   ::waitpid(gone, nullptr, 0);
   write(gone, "127.0.0.1:41234");
+  EXPECT_EQ(places.load().doubt, "the musterd of " + data.native() + " (another process) is starting or ending");
+  lock.reset();
   EXPECT_EQ(places.load().doubt,
             (data / "musterd.json").native() + " was left by process " + std::to_string(gone) + ", which has ended");
+  EXPECT_TRUE(places.load().is_absent);
+  write(::getpid(), "127.0.0.1:41234");
+  EXPECT_TRUE(places.load().is_absent) << "a process that has the number by now holds no lock";
   std::filesystem::remove(data / "musterd.json");
   config = places.load();
   EXPECT_EQ(config.address.value, "here:1");
@@ -121,6 +142,7 @@ TEST(Configuration, ADataFolderThatAnotherHostsMusterdHoldsIsSaidToBeSo) {
   Places places;
   const auto file = places.folder.path() / "musterd.json";
   places.variables["MUSTER_DATA_FOLDER"] = places.folder.path();
+  const auto lock = test::hold_lock(places.folder.path());
   test::write_file(file, R"({"pid":1,"host":"not-this-machine","grpc":"127.0.0.1:41234"})");
   EXPECT_THAT(places.load().doubt,
               HasSubstr(file.native() + " belongs to a musterd on host not-this-machine, and this is "));
@@ -128,6 +150,11 @@ TEST(Configuration, ADataFolderThatAnotherHostsMusterdHoldsIsSaidToBeSo) {
   ASSERT_EQ(gethostname(own, sizeof own - 1), 0);
   test::write_file(file, R"({"pid":1,"host":")" + std::string(own) + R"(","grpc":"127.0.0.1:41234"})");
   EXPECT_EQ(places.load().doubt, "");
+  test::write_file(file, R"({"pid":1,"host":"not-this-machine","grpc":"0.0.0.0:41234"})");
+  EXPECT_EQ(places.load().address.value, "not-this-machine:41234") << "whoever listens everywhere is reached there";
+  EXPECT_FALSE(places.load().is_absent);
+  test::write_file(file, R"({"pid":1,"host":"not-this-machine","grpc":"127.0.0.1:41234"})");
+  EXPECT_TRUE(places.load().is_absent) << "that port of this machine may be anybody's";
 }
 
 TEST(Configuration, TheDefaultDataFolderIsTheWeakestPlaceForAnAddress) {

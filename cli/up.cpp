@@ -1,0 +1,250 @@
+#include <unistd.h>
+
+#include <iostream>
+
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
+#include "cli/list.h"
+#include "cli/own_musterd.h"
+#include "cli/user_service.h"
+#include "controller/core/core_text.h"
+#include "spec/variables.h"
+
+namespace cli {
+namespace {
+
+using common::Running;
+using muster::v1::StatusResponse;
+
+constexpr const char* kOpenStates[]{"running", "stopping", "queued", "pending", "waiting"};
+constexpr const char* kEndedStates[]{"succeeded", "failed", "cancelled"};
+/// Ranks save before they leave.
+constexpr std::chrono::minutes kCancelledWithin{10};
+constexpr std::chrono::milliseconds kBetweenCounts{100};
+
+/// How many jobs are in each state that has any.
+std::vector<std::pair<std::string, std::int64_t>> jobs_by_state(Client& client) {
+  std::vector<std::pair<std::string, std::int64_t>> found;
+  const auto add = [&](const char* state) {
+    if (const auto count = count_jobs(client, {state}); count > 0) found.emplace_back(state, count);
+  };
+  for (const char* state : kOpenStates) add(state);
+  for (const char* state : kEndedStates) add(state);
+  return found;
+}
+
+std::string service_text(const std::filesystem::path& data_folder, std::int64_t pid) {
+  const UserService service(data_folder);
+  if (service.main_pid() != pid) return {};
+  return service.name() + " of systemd --user starts it again after a crash and at each boot";
+}
+
+/// Says if other commands go to another controller than this one.
+void warn_of_another(Session& session, const std::string& address) {
+  const auto config = load_config(session.flags, usual_places());
+  if (config.address.value == address) return;
+  std::cerr << "muster: other commands go to " << config.address.value << " (" << config.address.source
+            << ") and not to this musterd; take that setting away to use this one\n";
+}
+
+void print_notes(const StatusResponse& status) {
+  for (const auto& problem : status.problems()) print_entry("problem", problem);
+  for (const auto& note : status.notes()) print_entry("note", note);
+}
+
+struct UpOptions {
+  bool no_service = false;
+};
+
+int run_up(Session& session, const UpOptions& options) {
+  const auto folder = session.config().data_folder;
+  const auto started = start_musterd({folder, session.arguments, !options.no_service});
+  if (started.was_there && !session.arguments.empty()) {
+    std::cerr << "muster: musterd ran already, so the flags after -- were not used: muster down, then muster up\n";
+  }
+  Client client(config_of(started.ready));
+  client.must_connect();
+  const auto status = client.call(&AdminStub::Status, muster::v1::StatusRequest());
+  const auto link = dashboard_link(client, status);
+  std::cout << "musterd " << status.version() << (started.was_there ? " runs already" : " runs") << " (process "
+            << status.pid() << ")\n";
+  print_path("data", status.data_folder());
+  print_path("log", log_of(folder).native());
+  const auto service = service_text(folder, status.pid());
+  print_entry("service", !service.empty() ? service
+                         : started.no_service.empty()
+                             ? "none: after a reboot say muster up again"
+                             : "none: after a reboot say muster up again; " + started.no_service);
+  if (const auto open = count_jobs(client, open_states()); open > 0)
+    print_entry("jobs", jobs_text(open, "goes on", "go on"));
+  print_path("dashboard", link.link);
+  print_notes(status);
+  print_entry("next", "muster submit JOB.toml; muster init writes a job file; muster status; muster down ends musterd");
+  std::cout << std::flush;
+  tell_tunnel(link);
+  warn_of_another(session, client.address());
+  return kSuccess;
+}
+
+/// Cancels all jobs, and returns when all have ended.
+void cancel_all(Client& client) {
+  const auto jobs = list_jobs(client, {.states = open_states(), .limit = UINT32_MAX}).jobs;
+  if (jobs.empty()) return;
+  std::cerr << "muster: cancelling " << core::count_text(jobs.size(), "job") << ", whose ranks save first\n";
+  for (const auto& job : jobs) {
+    muster::v1::CancelRequest request;
+    request.set_job_id(job.id());
+    request.set_user(user_name());
+    muster::v1::Job answer;
+    const auto status = client.try_call(&JobStub::Cancel, request, &answer);
+    // One that has ended meanwhile can't be cancelled, and need not be.
+    if (!status.ok() && status.error_code() != grpc::StatusCode::FAILED_PRECONDITION) throw client.failure(status);
+  }
+  const auto end = std::chrono::steady_clock::now() + kCancelledWithin;
+  while (const auto left = count_jobs(client, open_states())) {
+    if (std::chrono::steady_clock::now() >= end) {
+      throw Failure(kTimedOut, jobs_text(left, "has", "have") + " not ended within " +
+                                   std::to_string(kCancelledWithin.count()) +
+                                   " minutes, so musterd goes on: muster why tells what they wait for");
+    }
+    Interrupts::instance().sleep(kBetweenCounts);
+  }
+}
+
+struct DownOptions {
+  bool cancel = false;
+};
+
+int run_down(Session& session, const DownOptions& options) {
+  const auto folder = session.config().data_folder;
+  const auto left = end_musterd(folder, options.cancel);
+  if (!left) {
+    std::cout << "no musterd runs on " << folder.native() << "\n";
+  } else {
+    std::cout << "musterd has ended"
+              << (*left > 0 ? "; " + jobs_text(*left, "runs", "run") + " on, and the next muster up goes on with them"
+                            : "")
+              << "\n";
+  }
+  return kSuccess;
+}
+
+int tell_down(Client& client, bool json) {
+  const auto& config = client.config();
+  const auto why = client.unreachable_text();
+  if (json) {
+    print_json(with_version({{"up", false}, {"reason", why}, {"data_folder", config.data_folder.native()}}));
+  } else {
+    std::cout << "down: " << why << "\n" << std::flush;
+    std::cerr << "muster: " << client.start_remedy() << "\n";
+  }
+  return kUnreachable;
+}
+
+int run_status(Session& session, const JsonOption& options) {
+  auto& client = session.client_unconnected();
+  if (!client.meet()) return tell_down(client, options.json);
+  const auto status = client.call(&AdminStub::Status, muster::v1::StatusRequest());
+  const auto jobs = jobs_by_state(client);
+  if (options.json) {
+    auto object = json_of(status);
+    object["up"] = true;
+    object["address"] = client.address();
+    object["jobs"] = nlohmann::ordered_json::object();
+    for (const auto& [state, count] : jobs) object["jobs"][state] = count;
+    print_json(object);
+    return kSuccess;
+  }
+  std::cout << "up: musterd " << status.version() << ", process " << status.pid() << ", since "
+            << utc_text(status.started_at()) << " (" << span_text(status.started_at(), "") << ")\n";
+  std::string counts;
+  for (const auto& [state, count] : jobs) append(counts, std::to_string(count) + " " + state);
+  print_entry("jobs", counts.empty() ? "none yet" : counts);
+  print_path("data", status.data_folder());
+  print_path("address", client.address() + " (" + client.config().address.source + ")");
+  if (!status.dashboard_url().empty()) {
+    print_entry("dashboard", status.dashboard_url() + "; muster dashboard prints a link that logs in");
+  }
+  print_entry("service", service_text(status.data_folder(), status.pid()));
+  print_notes(status);
+  return kSuccess;
+}
+
+}  // namespace
+
+std::int64_t count_jobs(Client& client, std::vector<std::string> states) {
+  return list_jobs(client, {.states = std::move(states), .limit = 1}).total;
+}
+
+std::vector<std::string> open_states() {
+  return {std::begin(kOpenStates), std::end(kOpenStates)};
+}
+
+std::string jobs_text(std::int64_t count, const std::string& one, const std::string& several) {
+  return core::count_text(static_cast<std::size_t>(count), "job") + " " + (count == 1 ? one : several);
+}
+
+std::optional<std::int64_t> end_musterd(const std::filesystem::path& data_folder, bool cancels) {
+  const auto running = settled(data_folder);
+  if (running.kind == Running::Kind::kElsewhere) throw Failure(kUsage, running.why + ": say muster down there");
+  if (running.kind == Running::Kind::kNone) {
+    // The manager may be about to start it again. Of a home that machines share, it may be the manager of another one.
+    try {
+      if (const UserService service(data_folder); service.is_written()) service.stop();
+    } catch (const Failure& failure) {
+      std::cerr << "muster: " << failure.what() << "\n";
+    }
+    return std::nullopt;
+  }
+  Client client(config_of(*running.ready));
+  std::int64_t left = 0;
+  if (client.meet()) {
+    if (cancels) cancel_all(client);
+    left = count_jobs(client, {"running", "stopping"});
+  } else if (cancels) {
+    throw client.unreachable();
+  }
+  stop_musterd(running);
+  return left;
+}
+
+bool can_ask() {
+  return isatty(STDIN_FILENO) == 1 && stderr_is_terminal();
+}
+
+bool person_says_yes(const std::string& question, bool is_yes) {
+  std::cerr << question << (is_yes ? " [Y/n] " : " [y/N] ") << std::flush;
+  std::string answer;
+  if (!std::getline(std::cin, answer)) {
+    std::cerr << "\n";
+    return false;
+  }
+  return answer == "y" || answer == "Y" || answer == "yes" || (is_yes && answer.empty());
+}
+
+bool offer_musterd(const Config& config) {
+  const bool is_in_rank = usual_places().variable(spec::variable::kAttemptFolder).has_value();
+  if (!config.is_absent || is_in_rank || !can_ask()) return false;
+  if (common::who_runs(config.data_folder).kind == Running::Kind::kElsewhere) return false;
+  if (!person_says_yes("No musterd of yours runs on this machine. Start one now (muster up)?", true)) return false;
+  const auto started = start_musterd({config.data_folder});
+  std::cerr << "muster: musterd runs (process " << started.ready.pid << "); muster down ends it\n";
+  return true;
+}
+
+void define_up(CLI::App& app, Session& session) {
+  auto options = add_action<UpOptions>(app, session, run_up);
+  app.add_flag("--no-service", options->no_service, "Start musterd detached, also where systemd --user could run it");
+}
+
+void define_down(CLI::App& app, Session& session) {
+  auto options = add_action<DownOptions>(app, session, run_down);
+  app.add_flag("--cancel", options->cancel, "Cancel all jobs first, and wait until they have ended");
+}
+
+void define_status(CLI::App& app, Session& session) {
+  auto options = add_action<JsonOption>(app, session, run_status);
+  app.add_flag("--json", options->json, "As an object; up is true or false");
+}
+
+}  // namespace cli
