@@ -153,7 +153,7 @@ int run_program(int argc, char** argv) {
 
 std::span<const Command> commands() {
   static const std::vector<Command> table{
-      {"submit", "Submit a job file", define_submit},
+      {"submit", "Submit a job file, or a command", define_submit},
       {"init", "Write a job file to begin with, with comments", define_init},
       {"plan", "Say what memory and traffic a training will need, before it is submitted", define_plan},
       {"data", "Make training data of texts, JSON lines, images and other sources", define_data},
