@@ -26,7 +26,7 @@ constexpr std::size_t kMostScriptBytes = (std::size_t{128} << 10) - 1;  // of on
 constexpr const char* kTaskVariable = "SLURM_ARRAY_TASK_ID";
 
 /// Saves the text in the attempt's folder and becomes it, so that $0, the first line and the exit code are the
-/// script's own.
+/// script's own. It is bash that does so: other shells drop the functions in an environment.
 constexpr const char* kRunScript =
     "f=$MUSTER_ATTEMPT_FOLDER/slurm_script; printf %s \"$1\" > \"$f\" && chmod 700 \"$f\" && shift && exec \"$f\" "
     "\"$@\"";
@@ -76,7 +76,8 @@ toml::array array_of(const std::vector<std::string>& texts) {
 }
 
 JobSource source_of(const SbatchScript& script) {
-  std::vector<std::string> command{"/bin/sh", "-c", kRunScript, fs::path(script.name).filename().native(), script.text};
+  std::vector<std::string> command{"/bin/bash", "-c", kRunScript, fs::path(script.name).filename().native(),
+                                   script.text};
   command.insert(command.end(), script.arguments.begin(), script.arguments.end());
   return JobSource::of_table(toml::table{{"name", as_job_name(command[3])},
                                          {"launcher", "batch"},

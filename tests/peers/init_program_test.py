@@ -124,7 +124,7 @@ class InitProgram(unittest.TestCase):
     def test_a_loop_that_accelerate_starts(self):
         losses = self.steps_of({
             "train.py": TORCH,
-            "go.sh": "accelerate launch --cpu --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no "
+            "go.sh": "accelerate launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no "
                      "--dynamo_backend no train.py\n"})
         self.assertEqual(losses[1], 4, "the loss of two ranks")
 
