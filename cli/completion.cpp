@@ -94,8 +94,8 @@ Entry entry_of(const CLI::App& app, const std::string& name) {
   Entry entry{name, app.get_description(), {}, false, {}, {}};
   for (const auto* option : app.get_options()) {
     if (option->get_positional()) {
-      entry.takes_file = option->get_name() == "file";
-      entry.choices = choices_of(*option);
+      entry.takes_file |= option->get_name() == "file";
+      if (entry.choices.empty()) entry.choices = choices_of(*option);
       if (entry.asks.empty()) entry.asks = asks_of(*option, name);
       continue;
     }
@@ -171,7 +171,8 @@ std::string bash_script(const std::vector<Entry>& entries) {
     if (entry.takes_file) {
       words +=
           "      if [[ $cur != -* ]]; then\n"
-          "        COMPREPLY=($(compgen -f -X '!*.toml' -- \"$cur\") $(compgen -d -- \"$cur\"))\n"
+          "        COMPREPLY=($(compgen -f -X '!*.toml' -- \"$cur\") $(compgen -f -X '!*.sh' -- \"$cur\") $(compgen -d "
+          "-- \"$cur\"))\n"
           "        compopt -o filenames 2>/dev/null\n"
           "        return\n"
           "      fi\n";
@@ -219,7 +220,7 @@ std::string zsh_options(const Entry& entry) {
       text += "'";
     }
   }
-  if (entry.takes_file) text += " \\\n        '1:job file:_files -g \"*.toml\"'";
+  if (entry.takes_file) text += " \\\n        '1:job file:_files -g \"*.(toml|sh)\"'";
   if (!entry.choices.empty()) text += " \\\n        '1:value:(" + entry.choices + ")'";
   if (!entry.asks.empty()) text += " \\\n        '*:job:{_muster_ask " + entry.asks + "}'";
   return text;

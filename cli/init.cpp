@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "base/gpus.h"
 #include "cli/cli_command.h"
 #include "cli/cli_text.h"
+#include "cli/program_sketch.h"
 #include "slurm/batch_script.h"
 #include "starters.h"
 
@@ -18,6 +20,7 @@ namespace cli {
 namespace {
 
 constexpr std::string_view kFull = "full/", kSuffix = ".toml";
+constexpr std::string_view kProgram = "program";  // in place of a training's name: a program of this folder
 
 /// The recipes, each with the starter that it stands for.
 constexpr std::pair<std::string_view, std::string_view> kOfRecipes[] = {
@@ -63,11 +66,43 @@ void write_new(const std::filesystem::path& file, std::string_view text) {
   }
 }
 
+/// Writes a job file for the trainer of this folder.
+int run_init_program(const InitOptions& options) {
+  if (options.full) fail("--full is for the trainings that are built in; leave it out");
+  std::error_code error;
+  const auto folder = std::filesystem::current_path(error);
+  std::vector<SourceText> sources;
+  try {
+    sources = sources_in(folder);
+  } catch (const std::filesystem::filesystem_error& problem) {
+    fail("cannot read " + folder.native() + ": " + problem.code().message());
+  }
+  const auto found = find_trainer(sources);
+  if (!found) {
+    fail("no *.py file of " + folder.native() +
+         " imports torch, transformers, lightning or hydra; call it in the folder of the trainer, or submit a command "
+         "without a job file: muster submit -- python3 train.py");
+  }
+  const auto file = options.file.empty() || options.file == "-"
+                        ? std::filesystem::path(found->file).stem().native() + std::string(kSuffix)
+                        : options.file;
+  const auto text = job_file_of(*found, file, base::has_gpu_device());
+  if (options.file == "-") {
+    std::cout << text;
+    return 0;
+  }
+  write_new(file, text);
+  std::cout << "wrote " << file << " for " << found->file << "; try it: muster submit --executor debug "
+            << slurm::bash_quote(file) << "\n";
+  return 0;
+}
+
 int run_init(Session&, const InitOptions& options) {
+  if (options.name == kProgram) return run_init_program(options);
   const auto text = starter(options.name, options.full);
   if (text.empty()) {
     fail("there is no job file \"" + options.name + "\"" + (options.full ? " of full size" : "") +
-         "; want one of: " + joined(starters(options.full), " "));
+         "; want one of: " + joined(starters(options.full), " ") + ", or program");
   }
   if (options.file == "-") {
     std::cout << text;
@@ -100,9 +135,12 @@ std::vector<std::string> starters(bool full) {
 
 void define_init(CLI::App& app, Session& session) {
   auto options = add_action<InitOptions>(app, session, run_init);
-  app.add_option("RECIPE", options->name, "Which training: " + joined(starters(false), ", "))->required();
-  app.add_option("-o,--output", options->file,
-                 "The file to write; - prints it (default: RECIPE.toml; causal_lm writes chess.toml)");
+  app.add_option("RECIPE", options->name,
+                 "Which training: " + joined(starters(false), ", ") + "; or program: the trainer of this folder")
+      ->required();
+  app.add_option(
+      "-o,--output", options->file,
+      "The file to write; - prints it (default: RECIPE.toml; causal_lm writes chess.toml; train.toml for train.py)");
   app.add_flag("--full", options->full, "The training at its full size, for a cluster");
 }
 

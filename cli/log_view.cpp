@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "controller/common/clock.h"
 #include "proto/wire/logs.h"
+#include "spec/jobfile/spec.h"
 
 namespace cli {
 namespace {
@@ -232,9 +233,7 @@ std::string slurm_log_place(const muster::v1::Job& job) {
 
 StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& out, SharedScreen* screen) {
   auto job = client.call(&JobStub::Get, of_job(options.job));
-  const auto& resources = job.spec().resources();
-  const bool name_ranks =
-      !options.rank && !options.slurm && std::uint64_t{resources.nodes()} * resources.ranks_per_node() > 1;
+  const bool name_ranks = !options.rank && !options.slurm && jobfile::world_size(job.spec()) > 1;
   LogPrinter printer(options, name_ranks, out);
   if (options.follow && job.attempts_size() == 0 && !is_ended(job)) {
     std::cerr << "muster: job " << options.job << " has not started yet; waiting for it\n";

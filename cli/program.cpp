@@ -164,7 +164,7 @@ std::span<const Command> commands() {
       {"up", "Start a controller of your own on this machine", define_up},
       {"down", "End your controller; jobs that run go on", define_down},
       {"status", "Say whether the controller is up, and what it has", define_status},
-      {"submit", "Submit a job file", define_submit},
+      {"submit", "Submit a job file, or a command", define_submit},
       {"init", "Write a job file to begin with, with comments", define_init},
       {"plan", "Say what memory and traffic a training will need, before it is submitted", define_plan},
       {"data", "Make training data of texts, JSON lines, images and other sources", define_data},

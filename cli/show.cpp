@@ -28,8 +28,7 @@ constexpr std::size_t kSettingsShown = 20;
 constexpr std::size_t kTraceLinesShown = 12;
 
 std::string ranks_text(const Job& job) {
-  const auto& resources = job.spec().resources();
-  const auto ranks = std::uint64_t{resources.nodes()} * resources.ranks_per_node();
+  const auto ranks = jobfile::world_size(job.spec());
   return job.kind() + (ranks == 0 ? "" : ", " + core::count_text(ranks, "rank"));
 }
 

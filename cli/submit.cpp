@@ -316,7 +316,10 @@ void define_submit(CLI::App& app, Session& session) {
   const auto add_texts = [&](const char* name, std::vector<std::string>& texts, const char* type, const char* meaning) {
     app.add_option(name, texts, meaning)->type_name(type)->allow_extra_args(false);
   };
-  app.add_option("file", options->file, "The job file, in TOML; - reads it from standard input")->type_name("JOB.toml");
+  app.add_option("file", options->file, "The job file, in TOML, or a script for sbatch; - reads it from standard input")
+      ->type_name("JOB.toml");
+  app.add_option("words", options->words, "Arguments of a script for sbatch: its $1 and those after it")
+      ->type_name("ARGUMENT");
   app.add_option("--like", options->like, "Take the settings and the environment of this job, not a job file")
       ->check(whole_number(1, INT64_MAX))
       ->type_name("JOB");
@@ -328,6 +331,9 @@ void define_submit(CLI::App& app, Session& session) {
       ->check(CLI::IsMember({"auto", "slurm", "local", "debug"}));
   app.add_option("--partition", options->partition, "slurm.partition, in place of the job file's")->type_name("NAME");
   app.add_option("--nodes", options->nodes, "resources.nodes, in place of the job file's")->type_name("N");
+  app.add_option("--ranks", options->ranks,
+                 "Ranks of the whole job, the same number on each node, as --ntasks of sbatch")
+      ->type_name("N");
   app.add_option("--gpus", options->gpus, "GPUs of the whole job, which its ranks share out evenly, as for sbatch")
       ->type_name("N");
   app.add_option("--time", options->time, "resources.time_limit: 12h, or as for sbatch 30 (minutes), 2-00:00:00")

@@ -13,11 +13,12 @@ namespace cli {
 
 struct SubmitOptions {
   std::string command = "submit";  // that reads the job file
-  std::string file;                // "-": standard input
+  std::string file;                // "-": standard input; empty: the arguments after "--" are the command
+  std::vector<std::string> words;  // after the file: arguments of a script for sbatch
   std::int64_t like = 0;
   std::vector<std::string> set, env, after, sweep;
   std::string name, executor, sweep_settings;
-  std::string partition, nodes, gpus, time;  // as sbatch has them
+  std::string partition, nodes, ranks, gpus, time;  // as sbatch has them
   std::uint32_t parallel = 0;
   bool hold = false, force = false, print_script = false, check = false, wait = false, follow = false, json = false;
 };

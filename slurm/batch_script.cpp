@@ -117,7 +117,12 @@ constexpr const char* kTraps =
 
 std::string command_line(const BatchScript& s) {
   const auto& launch = s.launch;
-  std::vector<std::string> words = {"srun", "--unbuffered"};
+  std::vector<std::string> words;
+  if (launch.in_script) {
+    for (const auto& word : launch.command) words.push_back(words_with_index(word, s.index_mark));
+    return base::joined(words, " ");
+  }
+  words = {"srun", "--unbuffered"};
   if (launch.kill_on_bad_exit) words.push_back("--kill-on-bad-exit=1");
   // Since Slurm 22.05 srun no longer inherits this option from sbatch.
   if (const auto cpus = s.options.find("cpus-per-task"); cpus != s.options.end()) {
@@ -233,6 +238,7 @@ std::string render(const BatchScript& s) {
   for (const auto& [name, value] : options_of(s)) text += option_line(name, value);
   text += preparation(s);
   text += kTraps;
+  if (s.launch.in_script) text += part("forward.bash");
   if (const auto& lines = s.steps.health_check; !lines.empty()) {
     text += base::replaced(part("health_check.bash", "@EXIT@", std::to_string(kUnfitExit)), "@LINES@",
                            bash_quote(text_of(lines)));

@@ -51,6 +51,9 @@ struct Launch {
   std::vector<std::string> command{};  // literal words; see BatchScript::index_mark
   std::vector<std::string> srun_args{};
   bool kill_on_bad_exit = true;  // srun ends all ranks when one fails
+  /// The command runs in the script itself, once and without srun, and gets the signals that Slurm sends to the script
+  /// alone (--signal=B:USR1).
+  bool in_script = false;
 };
 
 /// Everything that one sbatch script says, as plain values.

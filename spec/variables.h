@@ -27,6 +27,8 @@ inline constexpr const char* kMetricsFile = "MUSTER_METRICS_FILE";
 inline constexpr const char* kLocalRank = "MUSTER_LOCAL_RANK";  // among the processes that muster starts on the node
 inline constexpr const char* kNodes = "MUSTER_NODES";
 inline constexpr const char* kNodeList = "MUSTER_NODELIST";
+/// "1" in a script for sbatch (launcher = "batch"): of all processes below it, rank 0 alone reports.
+inline constexpr const char* kBatch = "MUSTER_BATCH";
 /// The Slurm job of the attempt. A process with another SLURM_JOB_ID belongs to a job that the rank has submitted.
 inline constexpr const char* kSlurmJob = "MUSTER_SLURM_JOB";
 inline constexpr const char* kStop = "MUSTER_STOP";      // the stop file, see agent/watch/agent_files.h

@@ -75,7 +75,7 @@ ALLOWED = {
     "controller/executors/slurm": {"agent/protocol", "agent/watch", "base", "controller/common", "controller/core", "controller/executors",
                                    "slurm", "spec", "grpc", "json"},
     "controller/jobs": {"agent/protocol", "agent/watch", "base", "controller/common", "controller/core", "controller/store", "proto",
-                        "spec", "grpc", "json"},
+                        "spec", "spec/jobfile", "grpc", "json"},
     "controller/stacks": {"agent/protocol", "base", "controller/common", "controller/core", "grpc", "json"},
     "controller/ranks": {"agent/protocol", "agent/report", "agent/watch", "base", "controller/common", "controller/core",
                          "controller/executors", "controller/jobs", "controller/store", "proto", "grpc"},

@@ -50,6 +50,12 @@ spec::Environment own_launcher_variables(const RankPlace& place) {
   return all;
 }
 
+spec::Environment script_variables(const RankPlace& place) {
+  auto all = node_variables(place);
+  all[variable::kBatch] = "1";
+  return all;
+}
+
 bool tells_of_a_rank(std::string_view name) {
   constexpr std::array<std::string_view, 17> kNames{
       "RANK",           "WORLD_SIZE",       "LOCAL_RANK",   "LOCAL_WORLD_SIZE",      "GROUP_RANK",
@@ -62,7 +68,9 @@ bool tells_of_a_rank(std::string_view name) {
 spec::Environment rank_environment(RankLayers layers) {
   auto all = std::move(layers.base);
   if (layers.own_launcher) std::erase_if(all, [](const auto& one) { return tells_of_a_rank(one.first); });
-  auto of_place = layers.own_launcher ? own_launcher_variables(layers.place) : rank_variables(layers.place);
+  auto of_place = layers.batch          ? script_variables(layers.place)
+                  : layers.own_launcher ? own_launcher_variables(layers.place)
+                                        : rank_variables(layers.place);
   for (auto* layer : {&of_place, &layers.given, &layers.own}) {
     for (auto& [name, value] : *layer) all[name] = std::move(value);
   }

@@ -28,6 +28,8 @@ spec::Environment rank_variables(const RankPlace& place);
 /// The variables that a command with launcher = "own" gets instead: on which of how many nodes it is, also by
 /// torchrun's names for its options. Such a command is no rank, so it gets no RANK.
 spec::Environment own_launcher_variables(const RankPlace& place);
+/// The variables that a script for sbatch gets instead: it finds its place as Slurm tells it.
+spec::Environment script_variables(const RankPlace& place);
 /// True if a variable tells a program that it is one rank of several: RANK and the others of torchrun, and those by
 /// which programs find their place among srun's tasks. A command with launcher = "own" gets none of them.
 bool tells_of_a_rank(std::string_view name);
@@ -36,7 +38,7 @@ bool tells_of_a_rank(std::string_view name);
 struct RankLayers {
   spec::Environment base;  // what it begins with
   RankPlace place;
-  bool own_launcher = false;
+  bool own_launcher = false, batch = false;
   spec::Environment given;  // by the agent: where rank 0 listens, devices, files
   spec::Environment own;    // the job's own: wins over everything else
 };

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "agent/program/before_start.h"
+#include "agent/program/script.h"
 #include "agent/protocol/attempt_folder.h"
 #include "agent/rank/jsonl_reporter.h"
 #include "agent/watch/agent_files.h"
@@ -141,7 +142,7 @@ void Agent::start() {
     const auto& local = *launch_.local;
     meeting_point_ = rank::Endpoint{local.master_addr, local.master_port};
   } else {
-    if (launch_.is_command && !environment_.master) meeting_point_ = meet(*link_, environment_);
+    if (launch_.is_command && !launch_.batch && !environment_.master) meeting_point_ = meet(*link_, environment_);
     const auto is_over = [this] { return directive_ == v1::DIRECTIVE_STOP; };
     const auto tell = [this](const std::string& words) { say(ranks_.front(), words); };
     if (is_over() || is_fenced(launch_, environment_) ||
@@ -159,6 +160,7 @@ void Agent::start() {
     plan.ranks.push_back({rank.place.rank, rank_environment(place_, rank.place, meeting_point_),
                           watch::rank_files(launch_.log_folder, rank.place.rank).log.string()});
   }
+  if (launch_.batch && has_all_ranks()) make_stand_ins(setup_.attempt_folder);
   make_sidecars();
   gang_ = std::make_unique<process::Gang>(plan);
   step("forked");
@@ -171,7 +173,11 @@ void Agent::start() {
     throw *failure;
   }
   record(protocol::Running{});
-  if (!has_all_ranks()) link_log(launch_, environment_);
+  if (launch_.batch) {
+    link_log(launch_, environment_, rank_environment(place_, ranks_.front().place, meeting_point_));
+  } else if (!has_all_ranks()) {
+    link_log(launch_, environment_, setup_.inherited);
+  }
   follow_ranks();
   plan_save();
   step("running");
@@ -299,8 +305,12 @@ void Agent::read_signals() {
   while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGCHLD || number == SIGCONT || number == SIGPIPE) continue;
+    if (launch_.batch && is_scripts_own(number)) {
+      if (ranks_.front().is_alive) ::kill(static_cast<pid_t>(gang_->ranks().front().pid), number);
+      continue;
+    }
     note_signal(number);
-    if (launch_.forward_signals) signal_living(number);
+    if (launch_.forward_signals && !launch_.batch) signal_living(number);
     for (auto& rank : ranks_) {
       if (rank.is_alive) tell(rank, rank.told.state());
     }
@@ -362,7 +372,7 @@ void Agent::stop(const v1::TaskResponse& how) {
     const bool was_asked = save && !signals_seen_.empty();
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       const bool needs_signal = !hears_itself && !was_asked && !know.contains(ranks_[i].place.rank);
-      if (ranks_[i].is_alive && needs_signal) gang_->signal(i, SIGTERM);
+      if (ranks_[i].is_alive && needs_signal) ask_to_leave(i);
     }
   }
   asked_ = true;
@@ -402,7 +412,11 @@ void Agent::look_at_limit() {
     auto& rank = ranks_[i];
     if (!rank.is_alive) continue;
     if (!launch_.is_command || !know.contains(rank.place.rank)) {
-      gang_->signal(i, launch_.is_command ? SIGTERM : SIGUSR2);
+      if (launch_.is_command) {
+        ask_to_leave(i);
+      } else {
+        gang_->signal(i, SIGUSR2);
+      }
     }
     tell(rank, rank.told.state());
   }
@@ -455,6 +469,13 @@ void Agent::signal_living(int number) const {
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     if (ranks_[i].is_alive) gang_->signal(i, number);
   }
+}
+
+void Agent::ask_to_leave(std::size_t index) const {
+  if (!launch_.batch) return gang_->signal(index, SIGTERM);
+  const auto slurm_job = place_.inherited.find("SLURM_JOB_ID");
+  const bool on_slurm = !has_all_ranks() && slurm_job != place_.inherited.end();
+  ask_script(static_cast<pid_t>(gang_->ranks()[index].pid), on_slurm ? slurm_job->second : std::string());
 }
 
 void Agent::rank_ended(std::size_t index, spec::ExitStatus exit) {

@@ -142,6 +142,7 @@ class Agent {
   void look_at_stopped();
   void kill();
   void signal_living(int number) const;
+  void ask_to_leave(std::size_t index) const;
   // The end.
   void rank_ended(std::size_t index, spec::ExitStatus exit);
   bool may_be_for_memory(const spec::ExitStatus& exit) const;

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <stdexcept>
 #include <system_error>
 
@@ -83,10 +82,10 @@ bool is_fenced(const protocol::Launch& launch, const rank::RankEnvironment& own)
   return fence && *fence && !(*fence)->lets(job, own.attempt);
 }
 
-void link_log(const protocol::Launch& launch, const rank::RankEnvironment& own) {
+void link_log(const protocol::Launch& launch, const rank::RankEnvironment& own, const spec::Environment& variables) {
   if (launch.log_link.empty()) return;
   try {
-    const auto names = pattern_names(launch.job_name, own.rank, own.node_rank);
+    const auto names = pattern_names(variables, launch.job_name, own.rank, own.node_rank);
     const auto log = watch::rank_files(launch.log_folder, static_cast<std::uint32_t>(own.rank)).log;
     if (const auto name = expand_pattern(launch.log_link, names)) {
       place_link(std::filesystem::path(launch.working_folder) / *name, log);
@@ -101,11 +100,6 @@ namespace {
 constexpr std::size_t kWidest = 10;            // as sbatch
 constexpr const char* kNoTask = "4294967294";  // Slurm's own, outside an array
 
-std::string text_of(const char* name, const std::string& otherwise = {}) {
-  const char* value = std::getenv(name);
-  return value == nullptr || *value == '\0' ? otherwise : std::string(value);
-}
-
 std::string user_name() {
   const passwd* entry = ::getpwuid(::geteuid());
   return entry == nullptr ? std::to_string(::geteuid()) : std::string(entry->pw_name);
@@ -117,7 +111,11 @@ bool is_number(char sign) {
 
 }  // namespace
 
-PatternNames pattern_names(const std::string& job_name, int rank, int node_rank) {
+PatternNames pattern_names(const spec::Environment& variables, const std::string& job_name, int rank, int node_rank) {
+  const auto text_of = [&](const char* name, const std::string& otherwise = {}) {
+    const auto found = variables.find(name);
+    return found == variables.end() || found->second.empty() ? otherwise : found->second;
+  };
   auto name = job_name;
   std::ranges::replace(name, '/', '_');
   const auto job = text_of("SLURM_JOB_ID"), step = text_of("SLURM_STEP_ID"), node = text_of("SLURMD_NODENAME");

@@ -25,14 +25,15 @@ rank::Endpoint meet(ControllerLink& link, const rank::RankEnvironment& own);
 bool end_earlier(const AgentPlace& agent, const rank::RankEnvironment& own, const Ending& ending,
                  const std::function<bool()>& is_over, const std::function<void(const std::string&)>& say);
 
-/// Makes the link by which people find the rank's log where slurm.output names it. A convenience: the job runs without.
-void link_log(const protocol::Launch& launch, const rank::RankEnvironment& own);
+/// Makes the link by which people find the rank's log where slurm.output names it. `variables`: Slurm's. A convenience:
+/// the job runs without.
+void link_log(const protocol::Launch& launch, const rank::RankEnvironment& own, const spec::Environment& variables);
 
 /// The texts that the %-signs of a file name stand for, by the sign, named as in sbatch's manual ("filename pattern").
 using PatternNames = std::map<char, std::string>;
 
-/// Reads the names from Slurm's variables and the system; `rank` and `node_rank` are muster's own.
-PatternNames pattern_names(const std::string& job_name, int rank, int node_rank);
+/// Reads the names from Slurm's variables among these and from the system; `rank` and `node_rank` are muster's own.
+PatternNames pattern_names(const spec::Environment& variables, const std::string& job_name, int rank, int node_rank);
 
 /// The file name, numbers padded as in "%4t"; nullopt: without %t there is one file, and that is rank 0's. A sign that
 /// is none of these stands for itself.

@@ -7,10 +7,12 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "agent/program/agent.h"
 #include "agent/program/before_start.h"
 #include "agent/program/controller_link.h"
+#include "agent/program/stand_in.h"
 #include "agent/protocol/launch.h"
 #include "agent/report/grpc_reports.h"
 #include "base/arguments.h"
@@ -32,6 +34,7 @@ starts the program or has srun start one a rank; people don't need to.
 --attempt, --set: one rank inside a Slurm step, of an attempt or of an element of an array.
 --prepare: makes the folder of an element of an array, which musterd has left to the batch script. Starts no rank.
 --local: all ranks of an attempt on this machine, in the background.
+Called as srun or scontrol, it stands in for them in a script for sbatch that runs without Slurm.
 --oom-counter FILE: where the kernel counts what it kills for memory ("oom_kill N"), instead of where it does here.
 )";
 
@@ -81,6 +84,10 @@ Arguments read_arguments(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    const std::string_view called(argv[0]);
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    if (called.ends_with("/srun") || called == "srun") return agent::program::run_srun(words);
+    if (called.ends_with("/scontrol") || called == "scontrol") return agent::program::run_scontrol(words);
     const auto arguments = read_arguments(argc, argv);
     if (arguments.help) {
       std::fputs(kHelp, stdout);

@@ -1,10 +1,15 @@
 #include "agent/program/rank_environment.h"
 
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <variant>
 
+#include "agent/environment/batch_variables.h"
+#include "agent/program/script.h"
 #include "agent/watch/agent_files.h"
+#include "base/numbers.h"
+#include "base/words.h"
 #include "slurm/host_list.h"
 
 namespace agent::program {
@@ -62,9 +67,38 @@ void add_devices(const protocol::LocalLaunch& local, std::uint32_t rank, spec::E
   to[variable::kVisibleDevices] = local.devices[rank];
 }
 
+/// Adds the things of Slurm that a script looks for where there is no Slurm: variables, srun and scontrol.
+void add_batch(const AgentPlace& agent, spec::Environment& to) {
+  const auto& launch = agent.launch;
+  const auto text_of = [&](const char* name) {
+    const auto found = launch.env.find(name);
+    return found == launch.env.end() ? std::string() : found->second;
+  };
+  const auto& [of_node, cpus, partition] = *launch.batch;
+  const auto& devices = launch.local->devices;
+  environment::BatchPlace place{.job = base::whole_number<std::int64_t>(text_of(variable::kJobId)).value_or(0),
+                                .name = launch.job_name,
+                                .node = agent.node,
+                                .partition = partition,
+                                .working_folder = launch.working_folder,
+                                .tasks = of_node,
+                                .cpus_of_task = cpus,
+                                .cpus_of_node = cpus > 0 ? cpus * of_node : std::thread::hardware_concurrency(),
+                                .gpus = 0};
+  if (!devices.empty() && !devices.front().empty()) {
+    place.devices = devices.front();
+    place.gpus = static_cast<std::uint32_t>(base::split(place.devices, ',').size());
+  }
+  for (auto& [name, value] : environment::batch_variables(place)) to[name] = value;
+  add_stand_ins(text_of(variable::kAttemptFolder), launch.argv, to);
+}
+
 }  // namespace
 
 std::optional<std::string> variable_of(const AgentPlace& agent, const char* name) {
+  // A script is one process, whatever Slurm says of its tasks.
+  if (agent.launch.batch && std::string_view(name) == "RANK") return "0";
+  if (agent.launch.batch && std::string_view(name) == "WORLD_SIZE") return "1";
   const bool is_local = agent.launch.local.has_value();
   if (is_local && !std::string_view(name).starts_with(variable::kPrefix)) return std::nullopt;
   for (const auto* variables : {&agent.launch.env, &agent.inherited}) {
@@ -89,20 +123,23 @@ spec::Environment rank_environment(const AgentPlace& agent, const environment::R
                                    const std::optional<rank::Endpoint>& meeting_point) {
   const auto& local = agent.launch.local;
   spec::Environment given;
-  if (meeting_point) {
+  if (meeting_point && !agent.launch.batch) {
     given = environment::meeting_variables(meeting_point->host, std::to_string(meeting_point->port));
   }
   const auto slurm_job = agent.inherited.find("SLURM_JOB_ID");
   if (!local && slurm_job != agent.inherited.end()) given[variable::kSlurmJob] = slurm_job->second;
   given.merge(watch::file_variables(watch::rank_files(agent.launch.log_folder, rank.rank)));
   if (local) add_devices(*local, rank.rank, given);
-  return environment::rank_environment({local ? local->base_env : base_on_slurm(agent.inherited), rank,
-                                        agent.launch.own_launcher, std::move(given), agent.launch.env});
+  auto base = local ? local->base_env : base_on_slurm(agent.inherited);
+  if (local && agent.launch.batch) add_batch(agent, base);
+  return environment::rank_environment({std::move(base), rank, agent.launch.own_launcher,
+                                        agent.launch.batch.has_value(), std::move(given), agent.launch.env});
 }
 
 spec::Environment agents_environment(AgentPlace agent, const environment::RankPlace& rank,
                                      const std::optional<rank::Endpoint>& meeting_point) {
   agent.launch.own_launcher = false;
+  agent.launch.batch.reset();
   return rank_environment(agent, rank, meeting_point);
 }
 

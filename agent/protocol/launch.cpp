@@ -49,6 +49,11 @@ nlohmann::ordered_json json_of(const Launch& launch) {
   // The run file goes in as JSON, of which the elements of a sweep share most.
   if (!launch.run_file.empty()) json["run_file"] = nlohmann::ordered_json::parse(launch.run_file);
   if (!launch.cache_folder.empty()) json["cache_folder"] = launch.cache_folder;
+  if (launch.batch) {
+    json["batch"] = {{"of_node", launch.batch->of_node},
+                     {"cpus_of_task", launch.batch->cpus_of_task},
+                     {"partition", launch.batch->partition}};
+  }
   if (!launch.local) return json;
   auto& local = json["local"];
   each_field_of_local(*launch.local, [&](const char* name, const auto& value) { local[name] = value; });
@@ -88,6 +93,11 @@ Launch launch_of_json(const nlohmann::ordered_json& json, const std::string& pla
     launch.unprepared = json.value("unprepared", false);
     if (json.contains("run_file")) launch.run_file = json["run_file"].dump(2) + "\n";
     launch.cache_folder = json.value("cache_folder", "");
+    if (json.contains("batch")) {
+      const auto& batch = json["batch"];
+      launch.batch = BatchTasks{batch.at("of_node").get<std::uint32_t>(), batch.at("cpus_of_task").get<std::uint32_t>(),
+                                batch.at("partition").get<std::string>()};
+    }
     if (json.contains("local")) {
       launch.local.emplace();
       each_field_of_local(*launch.local, reader_of(json["local"]));

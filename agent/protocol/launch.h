@@ -50,6 +50,14 @@ struct LocalLaunch {
   bool operator==(const LocalLaunch&) const = default;
 };
 
+/// The tasks of a script for sbatch, which the script's own srun starts.
+struct BatchTasks {
+  std::uint32_t of_node = 1;
+  std::uint32_t cpus_of_task = 0;  // 0: not said
+  std::string partition = {};      // empty: the default one
+  bool operator==(const BatchTasks&) const = default;
+};
+
 /// The facts that musterd tells the agents of one attempt.
 struct Launch {
   std::vector<std::string> argv;           // argv[0] as the user wrote it
@@ -69,6 +77,8 @@ struct Launch {
   std::int64_t stop_grace_ms = 0;  // how long ranks may take to save
   spec::ReportSources report = {};
   bool own_launcher = false;  // the program starts its ranks itself, and is told of no rank
+  /// The program is a script for sbatch: it is started once, and finds what a batch script finds. Absent: it is not.
+  std::optional<BatchTasks> batch = {};
   /// musterd has left it to the start of the attempt to make the folders, to raise the fence and to write the run file:
   /// see agent/watch/agent_files.h. Else it has done so.
   bool unprepared = false;

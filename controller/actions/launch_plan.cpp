@@ -9,6 +9,7 @@
 #include "controller/common/tokens.h"
 #include "controller/jobs/progress_watch.h"
 #include "controller/jobs/specs.h"
+#include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/run_file.h"
 #include "spec/jobfile/sbatch_words.h"
 #include "spec/jobfile/spec.h"
@@ -70,6 +71,11 @@ executors::LaunchRequest asked_request(const muster::v1::JobSpec& spec) {
   request.executor = spec.executor().empty() ? "auto" : spec.executor();
   request.is_command = spec.has_command();
   request.own_launcher = spec.launcher() == "own";
+  if (jobfile::is_batch(spec)) {
+    request.batch = {.of_node = resources.ranks_per_node(),
+                     .cpus_of_task = resources.cpus_per_rank(),
+                     .partition = jobfile::slurm_text(spec, "partition")};
+  }
   request.slurm = slurm_wishes(spec);
   for (const auto& [name, value] : spec.env()) request.env[name] = value;
   return request;
@@ -95,8 +101,14 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
   }
   request.base_env = agent::environment::login_environment();
   for (const auto& [name, value] : spec.submitted_env()) request.base_env[name] = value;
-  if (spec.has_command() && !request.own_launcher) {
+  if (spec.has_command() && !request.own_launcher && !request.batch) {
     request.env.merge(agent::environment::torchelastic_variables(key.job, key.number, spec.requeue().max_failed()));
+  }
+  // Each attempt is a Slurm job of its own, which Slurm has never restarted.
+  if (request.batch && key.number > 1) request.env["SLURM_RESTART_COUNT"] = std::to_string(key.number - 1);
+  if (request.batch && spec.env().contains("SLURM_ARRAY_TASK_ID")) {
+    // The tasks of a script's array are one sweep, whose jobs have numbers in a row.
+    request.env["SLURM_ARRAY_JOB_ID"] = std::to_string(key.job - spec.sweep().index());
   }
   for (const auto& [name, value] : of_user) request.env[name] = value;
   request.env[variable::kController] = settings.controller_address;

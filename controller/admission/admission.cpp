@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "spec/jobfile/job_keys.h"
+#include "spec/jobfile/script_job.h"
 
 namespace admission {
 namespace {
@@ -75,6 +76,12 @@ std::optional<common::Wait> Admission::wait_before_machine(const core::Job& job,
 }
 
 executors::MachineWish wish_of(const muster::v1::JobSpec& spec) {
+  if (jobfile::is_batch(spec)) {
+    return {.ranks = 1,
+            .cpus_of_rank = spec.resources().cpus_per_rank() * spec.resources().ranks_per_node(),
+            .gpus_of_rank = jobfile::gpus_of_node(spec),
+            .chooses_gpus = executors::chooses_gpus(spec.env())};
+  }
   return {.ranks = spec.resources().ranks_per_node(),
           .cpus_of_rank = spec.resources().cpus_per_rank(),
           .gpus_of_rank = jobfile::gpus_of_rank(spec),

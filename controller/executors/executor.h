@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agent/protocol/files.h"
+#include "agent/protocol/launch.h"
 #include "controller/core/apply.h"
 #include "controller/core/job.h"
 #include "spec/report_keys.h"
@@ -161,8 +162,10 @@ struct LaunchRequest {
   std::string log_folder;         // absolute; one file a rank: rank-<n>.log
   core::Millis time_limit{0};
   core::Millis stop_grace{0};
-  std::string executor;        // "auto", "local", "slurm"
-  bool own_launcher = false;   // the program starts its ranks itself: one process a node
+  std::string executor;       // "auto", "local", "slurm"
+  bool own_launcher = false;  // the program starts its ranks itself: one process a node
+  /// The program starts its tasks itself, on all nodes: one process, on the first node.
+  std::optional<agent::protocol::BatchTasks> batch = {};
   bool is_command = false;     // any program, rather than muster-worker
   std::string attempt_folder;  // absolute; exists if `prepared`
   std::string fence_folder;    // where this attempt's fence was raised; empty: nowhere
@@ -174,6 +177,10 @@ struct LaunchRequest {
   std::string run_file;      // else: the text of the file that MUSTER_RUN_FILE names; empty: there is none
   std::string cache_folder;  // else: the folder of prepared text; empty: none is needed
   std::optional<core::MachineShare> share = {};  // what it was given of musterd's own machine
+
+  /// The processes that muster starts.
+  std::uint32_t ranks_of_node() const { return batch ? 1 : ranks_per_node; }
+  std::uint32_t ranks() const { return batch ? 1 : nodes * ranks_per_node; }
 };
 
 /// Work that could not be carried out is tried again after this pause, unless somebody says otherwise.

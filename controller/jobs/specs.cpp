@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "proto/json/proto_json.h"
+#include "spec/jobfile/spec.h"
 #include "spec/log_pattern.h"
 
 namespace jobs {
@@ -68,7 +69,7 @@ core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::str
   event.name = spec.name();
   event.user = user;
   event.is_command = spec.has_command();
-  event.world_size = spec.resources().nodes() * spec.resources().ranks_per_node();
+  event.world_size = static_cast<std::uint32_t>(jobfile::world_size(spec));
   event.time_limit = core::Millis(spec.resources().time_limit_ms());
   event.policy = requeue_policy(spec);
   event.held = spec.hold();

@@ -244,8 +244,7 @@ std::int64_t now_ms() {
 }
 
 std::uint32_t world_size(const v1::Job& job) {
-  const auto& r = job.spec().resources();
-  return std::max(1u, r.nodes()) * std::max(1u, r.ranks_per_node());
+  return std::max(1u, job.ranks_total());
 }
 
 const v1::LogPosition* position_of(const v1::LogsRequest& request, core::AttemptNumber attempt, core::RankNumber rank) {

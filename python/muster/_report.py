@@ -373,6 +373,10 @@ def open_report(path: Optional[str]) -> Optional[ReportFile]:
     torchrun and other launchers start several ranks where muster has started one process. They share one file, see Turn."""
     if not path:
         return None
+    if os.environ.get("MUSTER_BATCH"):
+        # A script's srun and torchrun start the ranks of all nodes, and rank 0 of all of them is the first.
+        own = os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or "0"
+        return ReportFile(path, Turn(path, own, own == "0"))
     of_muster = os.environ.get("MUSTER_LOCAL_RANK")
     own = os.environ.get("LOCAL_RANK")
     elastic = os.environ.get("TORCHELASTIC_RUN_ID")

@@ -195,6 +195,18 @@ class Shared(unittest.TestCase):
             self.assertEqual(len(self.told()), 3, (of_muster, own, elastic))
         self.assertEqual([path.name for path in self.program.folder.iterdir()], ["rank-0.jsonl"])
 
+    def test_of_a_script_for_sbatch_rank_0_of_all_nodes_reports(self):
+        self.program.env["MUSTER_BATCH"] = "1"
+        # Those that report tell three steps more each. LOCAL_RANK is 0 on each node.
+        for rank, task, wanted in ((None, None, 3), (None, "0", 6), ("0", "1", 9), (None, "1", 9), ("2", "0", 9)):
+            self.as_worker("0", of_muster=None)
+            for name, value in (("RANK", rank), ("SLURM_PROCID", task)):
+                self.program.env.pop(name, None)
+                if value is not None:
+                    self.program.env[name] = value
+            self.program.run(self.LOGS)
+            self.assertEqual(len(self.told()), wanted, (rank, task))
+
     def test_a_child_with_another_local_rank_leaves_the_steps_to_its_sibling(self):
         self.as_worker("0", elastic="muster-7")
         self.program.run(self.LOGS + "\nrun.checkpoint('/ckpt', 3)")

@@ -36,6 +36,8 @@ class JobSource {
   /// The variables that a job takes of its submitter's environment. Empty before set_submitter().
   const spec::Environment& taken_from_submitter() const { return taken_; }
   void set_submitter(const spec::Environment& environment) { taken_ = spec::taken_from(environment); }
+  /// One more of the submitter's variables.
+  void take_also(const std::string& name, const std::string& value) { taken_[name] = value; }
 
   const std::string& name() const { return name_; }
   /// Where the job file begins; 0:0 for a table.
@@ -82,6 +84,7 @@ struct Override {
   std::optional<std::string> value;      // a TOML value; anything else is a text; nullopt: "=" was missing
   std::vector<std::string> append = {};  // words to add to "command"; then there is no value
   std::string problem = {};              // why the key is not known; empty: it is
+  bool of_file = false;                  // a line of a file sets it, so a sweep may vary the key
 };
 /// Reads the argument of --set: "train.steps=10". The last part of a key is enough if no other key ends in it.
 Override override_of_set(const std::string& assignment);

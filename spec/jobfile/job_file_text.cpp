@@ -31,9 +31,19 @@ std::string value_text(const Key& field, const Value& value) {
   return bare ? print(field, value) : toml_text(print(field, value));
 }
 
+/// A text of several lines, such as a script, stays readable where TOML can have it as it is.
+std::string line_or_block(const std::string& text) {
+  const auto is_control = [](char c) {
+    return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+  };
+  const bool fits = text.find('\n') != std::string::npos && text.find("'''") == std::string::npos &&
+                    !text.ends_with('\'') && std::ranges::none_of(text, is_control);
+  return fits ? "'''\n" + text + "'''" : toml_text(text);
+}
+
 std::string array_text(const std::vector<std::string>& texts) {
   std::string all;
-  for (const auto& text : texts) all += (all.empty() ? "" : ", ") + toml_text(text);
+  for (const auto& text : texts) all += (all.empty() ? "" : ", ") + line_or_block(text);
   return "[" + all + "]";
 }
 

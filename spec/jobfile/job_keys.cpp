@@ -83,10 +83,11 @@ constexpr auto kFirst = std::to_array<Key>({
             "VIRTUAL_ENV, CONDA_*, PYTHONPATH and LD_LIBRARY_PATH from where muster submit runs. [env] and --env "
             "override both."),
         "submit for a command, clean for a recipe"),
-    choice("launcher", "muster", "muster own",
+    choice("launcher", "muster", "muster own batch",
            "Who starts the ranks of a command. muster: each rank is a process of the command. own: the command is "
            "started once on each node and starts its ranks itself, as torchrun and accelerate launch do. It gets "
-           "no RANK and no WORLD_SIZE."),
+           "no RANK and no WORLD_SIZE. batch: the command is started once, on the first node, and starts "
+           "nodes x ranks_per_node tasks with srun, as a script for sbatch does."),
     choice("executor", "auto", "auto slurm local debug",
            "What starts the ranks. auto: Slurm if the controller has one, else local processes. debug: muster submit "
            "itself runs all ranks here in the foreground, without a controller."),

@@ -78,6 +78,8 @@ std::string asked_of_slurm(const JobSpec& spec) {
   for (const auto& key : job_keys()) {
     // The number of elements that run at once holds anywhere.
     if (table_of(key.name) != "slurm" || key.name == "slurm.array_parallelism") continue;
+    // A local job of a script has the link to its log, too.
+    if (key.name == "slurm.output" && is_batch(spec)) continue;
     if (key.kind == Kind::kOptions) {
       for (const auto& [name, value] : sorted(texts_by_name(spec, key))) {
         found.push_back(std::string(key.name) + "." + name);
@@ -95,7 +97,20 @@ void mask(google::protobuf::Map<std::string, std::string>& variables) {
 
 }  // namespace
 
+std::string as_job_name(std::string text) {
+  const auto& key = *find_key("name");
+  for (char& c : text) {
+    if (!allowed(key, std::string(1, c))) c = '-';
+  }
+  return text.empty() ? "job" : text.substr(0, spec::kLongestName);
+}
+
+bool is_batch(const JobSpec& spec) {
+  return spec.launcher() == "batch";
+}
+
 std::uint64_t world_size(const JobSpec& spec) {
+  if (is_batch(spec)) return 1;
   return std::uint64_t{spec.resources().nodes()} * spec.resources().ranks_per_node();
 }
 

@@ -47,7 +47,14 @@ bool is_variable_name(const std::string& name);
 /// True for a variable that muster sets for the ranks, whatever the job file says.
 bool is_set_by_muster(const muster::v1::JobSpec& spec, std::string_view variable);
 
-/// nodes x ranks_per_node.
+/// The text as the name of a job: other characters than those of a name become "-". "job" for an empty text.
+std::string as_job_name(std::string text);
+
+/// The command is started once for the whole job, as sbatch runs a script (launcher = "batch"). Then ranks_per_node
+/// counts the tasks that the script's own srun starts.
+bool is_batch(const muster::v1::JobSpec& spec);
+
+/// The processes that muster starts: nodes x ranks_per_node, and 1 for is_batch().
 inline constexpr std::uint64_t kMostRanks = 4096;
 std::uint64_t world_size(const muster::v1::JobSpec& spec);
 

@@ -180,7 +180,8 @@ std::optional<Finding> problem_of(const std::vector<SweepAxis>& axes, const std:
   std::size_t jobs = 1;
   for (const auto& axis : axes) {
     for (const auto& override : overrides) {
-      if (override.key == axis.key) return finding_of(override.option, "", "the sweep varies it; remove one of them");
+      if (override.key == axis.key && !override.of_file)
+        return finding_of(override.option, "", "the sweep varies it; remove one of them");
     }
     const auto* key = find_key(axis.key);
     if (is_command && key != nullptr && is_recipe_key(*key)) {

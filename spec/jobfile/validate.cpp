@@ -164,11 +164,15 @@ void check_times(const JobSpec& spec, Findings& findings) {
 }
 
 void check_launcher(const JobSpec& spec, Findings& findings) {
-  if (spec.launcher() != "own") return;
+  if (spec.launcher() != "own" && !is_batch(spec)) return;
   if (spec.has_recipe()) {
     return findings.add("launcher", "want muster: a recipe starts no ranks itself", "leave it out", {"train.recipe"});
   }
-  if (spec.resources().ranks_per_node() == 1) return;
+  if (is_batch(spec) && spec.executor() == "debug") {
+    return findings.add("executor", "want auto, slurm or local: a script's srun needs an attempt of musterd",
+                        "leave it out", {"launcher"});
+  }
+  if (is_batch(spec) || spec.resources().ranks_per_node() == 1) return;
   findings.add("launcher", "own starts the command once on each node; it starts its ranks itself",
                "leave out resources.ranks_per_node, and tell the command how many ranks it is to start",
                {"resources.ranks_per_node"});
@@ -281,11 +285,11 @@ void check_report(const JobSpec& spec, Findings& findings) {
 std::vector<Problem> validate(const JobSpec& spec, FileChecks checks) {
   Findings findings(spec);
   check_ranges(spec, findings);
-  if (world_size(spec) > kMostRanks) {
+  const auto nodes = spec.resources().nodes(), of_node = spec.resources().ranks_per_node();
+  if (const auto ranks = std::uint64_t{nodes} * of_node; ranks > kMostRanks) {
     findings.add("resources.nodes",
-                 "want at most " + std::to_string(kMostRanks) + " ranks, not " +
-                     std::to_string(spec.resources().nodes()) + " x " +
-                     std::to_string(spec.resources().ranks_per_node()) + " = " + std::to_string(world_size(spec)),
+                 "want at most " + std::to_string(kMostRanks) + " ranks, not " + std::to_string(nodes) + " x " +
+                     std::to_string(of_node) + " = " + std::to_string(ranks),
                  "lower nodes or ranks_per_node", {"resources.ranks_per_node"});
   }
   check_program(spec, checks, findings);

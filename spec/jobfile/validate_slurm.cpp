@@ -8,6 +8,7 @@
 #include "slurm/batch_script.h"
 #include "slurm/host_list.h"
 #include "spec/dependency.h"
+#include "spec/jobfile/script_job.h"
 #include "spec/jobfile/validate.h"
 #include "spec/key_names.h"
 
@@ -173,11 +174,13 @@ void check_output_folder(const JobSpec& spec, FileChecks checks, Findings& findi
   }
 }
 
-void check_options(const muster::v1::Slurm& slurm, Findings& findings) {
+void check_options(const JobSpec& spec, Findings& findings) {
+  const auto& slurm = spec.slurm();
   if (findings.too_many("slurm.options", slurm.options().size(), kMostOptions, "options")) return;
   for (const auto& [name, value] : sorted(slurm.options())) {
     const auto key = "slurm.options." + name;
-    if (auto problem = refuse_slurm_option(name); !problem.empty()) {
+    const bool fits = is_batch(spec) && is_for_script(name);
+    if (auto problem = fits ? std::string() : refuse_slurm_option(name); !problem.empty()) {
       findings.add_value(key, "", std::move(problem));
     } else if (!is_line(value)) {
       findings.add_value(key, value.substr(0, kLongestValue), "want a text of one line");
@@ -254,7 +257,7 @@ void check_slurm(const JobSpec& spec, FileChecks checks, Findings& findings) {
   }
   check_output(slurm_text(spec, "output"), findings);
   check_output_folder(spec, checks, findings);
-  check_options(slurm, findings);
+  check_options(spec, findings);
 }
 
 void check_start(const JobSpec& spec, Findings& findings) {

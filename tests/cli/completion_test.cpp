@@ -44,8 +44,10 @@ TEST(Completion, BashScriptParsesAndOffersCommandsOptionsAndValues) {
       << "known without a controller";
   EXPECT_THAT(offered(folder, "muster submit --set ''", 3), AllOf(Not(HasSubstr("extends=")), HasSubstr("slurm.mem=")));
   write_file(folder.path() / "job.toml", "");
+  write_file(folder.path() / "slurm_submit.sh", "");
   write_file(folder.path() / "notes.txt", "");
-  EXPECT_THAT(offered(folder, "muster submit ''", 2), AllOf(HasSubstr("job.toml"), Not(HasSubstr("notes.txt"))));
+  EXPECT_THAT(offered(folder, "muster submit ''", 2),
+              AllOf(HasSubstr("job.toml"), HasSubstr("slurm_submit.sh"), Not(HasSubstr("notes.txt"))));
 }
 
 TEST(Completion, EveryShellKnowsEveryCommand) {
@@ -69,7 +71,7 @@ TEST(Completion, ZshScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
         "'*--address[The controller'\\''s address (default 127.0.0.1\\:7600)]:value: '",
         "'*--token-file[File with the controller'\\''s token]:file:_files'",
         "'*--set[Use this value, not the job file'\\''s; may be repeated]:value:(name= ",
-        "'1:job file:_files -g \"*.toml\"'", "'1:value:(bash zsh fish)'", "'show:Show jobs\\: why"}) {
+        "'1:job file:_files -g \"*.(toml|sh)\"'", "'1:value:(bash zsh fish)'", "'show:Show jobs\\: why"}) {
     EXPECT_THAT(script, HasSubstr(line));
   }
 }
@@ -100,7 +102,7 @@ TEST(Completion, FishOffersCommandsAfterAnOptionsValueToo) {
     const auto program = "source " + (folder.path() / "muster.fish").native() + "; complete -C '" + words + "'";
     return run({"/usr/bin/fish", "--no-config", "-c", program}, {{"HOME", folder.path()}}, 20s).out;
   };
-  EXPECT_EQ(fish_offers("muster su"), "submit\tSubmit a job file\n");
+  EXPECT_EQ(fish_offers("muster su"), "submit\tSubmit a job file, or a command\n");
   EXPECT_THAT(fish_offers("muster --address x:1 re"), HasSubstr("requeue\t"));
   EXPECT_THAT(fish_offers("muster list --state ca"), HasSubstr("cancelled\t"));
   EXPECT_THAT(fish_offers("muster list su"), Not(HasSubstr("submit")));

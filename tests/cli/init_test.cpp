@@ -1,6 +1,7 @@
 // Goal: every job file that muster init writes is one that muster takes, at both sizes.
 // Method: each is read as muster submit reads it, with no other file beside it; folders need not be there.
 #include "cli/cli_command.h"
+#include "cli/program_sketch.h"
 
 #include <gmock/gmock.h>
 
@@ -96,6 +97,107 @@ TEST(Init, WritesTheFileThatItsLinesName) {
   EXPECT_EQ(unknown.exit, 2);
   EXPECT_THAT(unknown.err,
               HasSubstr("there is no job file \"gpt5\"; want one of: chess chess-lora pythia t5 bert masked-lm dino"));
+}
+
+constexpr const char* kPlainLoop = R"(import argparse
+import torch
+def main():
+    for step in range(3):
+        print(f"step {step} loss {1 / (step + 1):.3f}")
+        loss.backward()
+if __name__ == "__main__":
+    main()
+)";
+
+/// The job of the file that is written for these sources.
+muster::v1::JobSpec job_for(const std::vector<SourceText>& sources) {
+  const auto found = find_trainer(sources);
+  if (!found) return {};
+  const auto text = job_file_of(*found, "train.toml", true);
+  const auto file =
+      jobfile::compose(jobfile::JobSource::of_text(text, "train.toml", "/"), {}, jobfile::FileChecks::kSkip);
+  EXPECT_THAT(file.problems, IsEmpty()) << text;
+  return file.spec;
+}
+
+TEST(InitProgram, OfSeveralProgramsTheTrainerIsFound) {
+  const auto found = find_trainer({{"data.py", "import torch\n"},
+                                   {"eval.py", kPlainLoop},
+                                   {"model.py", "import torch\n"},
+                                   {"notes.py", "print(1)\n"},
+                                   {"pretrain.py", kPlainLoop}});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->file, "pretrain.py");
+  EXPECT_FALSE(find_trainer({{"notes.py", "print(1)\n"}, {"run.sh", "python notes.py\n"}}));
+  const auto named = find_trainer({{"a.py", kPlainLoop}, {"b.py", kPlainLoop}, {"go.sh", "exec torchrun b.py\n"}});
+  ASSERT_TRUE(named);
+  EXPECT_EQ(named->file, "b.py") << "a script starts it";
+  EXPECT_EQ(named->others, std::vector<std::string>{"a.py"});
+}
+
+TEST(InitProgram, TorchrunsProcessesBecomeRanks) {
+  const auto spec =
+      job_for({{"go.sh", "#!/bin/bash\ntorchrun --standalone --nproc_per_node=4 \\\n  src/train.py --lr 3e-4\n"},
+               {"train.py", kPlainLoop}});
+  EXPECT_THAT(spec.command().argv(), testing::ElementsAre("python3", "train.py", "--lr", "3e-4"));
+  EXPECT_EQ(spec.launcher(), "muster");
+  EXPECT_EQ(spec.resources().ranks_per_node(), 4U);
+  EXPECT_EQ(spec.resources().gpus_per_rank(), 1U);
+  EXPECT_EQ(spec.report().log().size(), 2U);
+}
+
+TEST(InitProgram, AccelerateAndLightningStartTheirRanksThemselves) {
+  const auto accelerate = job_for({{"go.sh", "accelerate launch --num_processes 2 train.py --seed 1\n"},
+                                   {"train.py", std::string("from accelerate import Accelerator\n") + kPlainLoop}});
+  EXPECT_THAT(accelerate.command().argv(),
+              testing::ElementsAre("accelerate", "launch", "--num_processes", "2", "train.py", "--seed", "1"));
+  EXPECT_EQ(accelerate.launcher(), "own");
+  EXPECT_EQ(accelerate.resources().gpus_per_rank(), 2U);
+  const auto lightning = job_for({{"train.py", "import lightning as L\nL.Trainer(devices=2).fit(model)\n"}});
+  EXPECT_THAT(lightning.command().argv(), testing::ElementsAre("python3", "train.py"));
+  EXPECT_EQ(lightning.launcher(), "own");
+}
+
+TEST(InitProgram, AScriptForSbatchTellsItsTasks) {
+  const std::vector<SourceText> sources{
+      {"submit.sh", "#!/bin/bash\n#SBATCH --ntasks-per-node=2\nsrun python train.py --out $SCRATCH/x\n"},
+      {"train.py", std::string("import hydra\nimport transformers\nTrainer(model)\n") + kPlainLoop}};
+  const auto spec = job_for(sources);
+  EXPECT_THAT(spec.command().argv(), testing::ElementsAre("python3", "train.py"))
+      << "words that only a shell understands are left out";
+  EXPECT_EQ(spec.resources().ranks_per_node(), 2U);
+  const auto text = job_file_of(*find_trainer(sources), "my job.toml", false);
+  EXPECT_THAT(text, HasSubstr("# submit.sh also runs as it is:  muster submit submit.sh\n"));
+  EXPECT_THAT(text, HasSubstr("muster submit --follow 'my job.toml'\n"));
+  EXPECT_THAT(text, HasSubstr("muster.hf.Callback()"));
+  EXPECT_THAT(text, HasSubstr("\n# gpus_per_rank = 1\n")) << "there is none here";
+}
+
+// The program is a shell script under the name of Python, since Python's packages are not needed to start it.
+TEST(InitProgram, TheWrittenFileRunsAndIsNeverOverwritten) {
+  const test::TemporaryFolder folder;
+  test::write_file(folder / "train.py", kPlainLoop);
+  test::write_file(folder / "go.sh", "torchrun --nproc-per-node 2 train.py --lr 3\n");
+  test::write_file(folder / "python3", "#!/bin/sh\necho \"rank $RANK of $WORLD_SIZE: $*\"\n");
+  std::filesystem::permissions(folder / "python3", std::filesystem::perms::owner_all);
+  const auto muster = [&](const std::string& words) {
+    return test::run({"/bin/sh", "-c", "cd \"$0\" && PATH=\"$0:$PATH\" && exec \"$1\" " + words, folder.path().native(),
+                      ::test::built_program("muster")},
+                     {{"TMPDIR", folder.path()}, {"HOME", folder.path()}, {"MUSTER_ADDRESS", "127.0.0.1:1"}}, 30s);
+  };
+  const auto done = muster("init program");
+  ASSERT_EQ(done.exit, 0) << done.err;
+  EXPECT_EQ(done.out, "wrote train.toml for train.py; try it: muster submit --executor debug train.toml\n");
+  const auto ran = muster("submit --executor debug train.toml");
+  EXPECT_EQ(ran.exit, 0) << ran.err;
+  EXPECT_EQ(ran.out, "rank 0 of 2: train.py --lr 3\n");
+  EXPECT_THAT(ran.err, HasSubstr("[rank 1] rank 1 of 2: train.py --lr 3\n"));
+  const auto again = muster("init program");
+  EXPECT_EQ(again.exit, 2);
+  EXPECT_THAT(again.err, HasSubstr("train.toml is there already; give another name: -o FILE"));
+  EXPECT_EQ(muster("init program -o -").out, test::read_file(folder / "train.toml"));
+  std::filesystem::remove(folder / "train.py");
+  EXPECT_THAT(muster("init program").err, HasSubstr("imports torch, transformers, lightning or hydra; "));
 }
 
 }  // namespace

@@ -91,6 +91,108 @@ TEST_F(SubmitWays, WhatFollowsTwoDashesIsAddedToTheCommand) {
   EXPECT_THAT(without.err, HasSubstr("there is no option --lr"));
 }
 
+TEST_F(SubmitWays, ACommandNeedsNoJobFile) {
+  const auto done = shell(
+      "\"$MUSTER\" submit --ranks 4 --nodes 2 --gpus 8 --time 90 --set stop_grace=5s --env LR=1 -- "
+      "python3 src/train.py --lr 3e-4 -- 'x y'");
+  ASSERT_EQ(done.exit, 0) << done.err;
+  EXPECT_EQ(done.out, "1\n");
+  EXPECT_THAT(done.err, HasSubstr("muster: submitted train as job 1;"));
+  const auto spec = newest();
+  EXPECT_THAT(spec.command().argv(), ElementsAre("python3", "src/train.py", "--lr", "3e-4", "--", "x y"));
+  EXPECT_EQ(spec.name(), "train");
+  EXPECT_EQ(spec.working_folder(), fake_.folder().path().native());
+  EXPECT_EQ(spec.environment(), "submit");
+  EXPECT_TRUE(spec.submitted_env().contains("PATH"));
+  EXPECT_EQ(spec.job_file(), "command line");
+  EXPECT_EQ(spec.resources().nodes(), 2U);
+  EXPECT_EQ(spec.resources().ranks_per_node(), 2U);
+  EXPECT_EQ(spec.resources().gpus_per_rank(), 2U) << "8 of the whole job are 2 of each of its 4 ranks";
+  EXPECT_EQ(spec.resources().time_limit_ms(), 5'400'000);
+  EXPECT_EQ(spec.resources().stop_grace_ms(), 5'000);
+  EXPECT_EQ(spec.env().at("LR"), "1");
+
+  ASSERT_EQ(shell("\"$MUSTER\" spec 1 | \"$MUSTER\" submit -").exit, 0);
+  auto again = newest();
+  again.set_job_file(spec.job_file());
+  EXPECT_EQ(again.DebugString(), spec.DebugString());
+  ASSERT_EQ(submit({"--like", "1", "--", "--lr", "1"}).exit, 0);
+  EXPECT_EQ(newest().command().argv_size(), 8) << "with --like the words are added";
+}
+
+TEST_F(SubmitWays, AScriptForSbatchIsTakenWithItsArgumentsAndTheCommandLineWins) {
+  write_file(fake_.folder().path() / "run.sh",
+             "#!/bin/bash\n#SBATCH -J tune -N 2 --time=1:00:00\n#SBATCH --comment=x\necho $DATA_ROOT\n");
+  const auto done =
+      shell("DATA_ROOT=/data \"$MUSTER\" submit --time 2h --set stop_grace=5s --gpus 8 run.sh a 'b c' -- --lr 3");
+  ASSERT_EQ(done.exit, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("muster submit: note: run.sh:3: --comment=x: it is left out"));
+  const auto spec = newest();
+  EXPECT_EQ(spec.name(), "tune");
+  EXPECT_EQ(spec.launcher(), "batch");
+  EXPECT_EQ(spec.resources().nodes(), 2U);
+  EXPECT_EQ(spec.resources().time_limit_ms(), 7'200'000);
+  EXPECT_EQ(spec.slurm().options().at("gpus"), "8");
+  EXPECT_EQ(spec.submitted_env().at("DATA_ROOT"), "/data");
+  EXPECT_EQ(spec.job_file(), (fake_.folder().path() / "run.sh").native());
+  const auto& argv = spec.command().argv();
+  ASSERT_EQ(argv.size(), 9);
+  EXPECT_THAT(std::vector<std::string>(argv.begin() + 5, argv.end()), ElementsAre("a", "b c", "--lr", "3"));
+  const auto piped = shell("\"$MUSTER\" submit - x < run.sh");
+  ASSERT_EQ(piped.exit, 0) << piped.err;
+  EXPECT_EQ(newest().command().argv(5), "x");
+  EXPECT_THAT(submit({file(kTrain), "x"}).err,
+              HasSubstr("x: want one job file; arguments for its command stand after --"));
+}
+
+TEST_F(SubmitWays, ACommandsNameIsThatOfItsProgram) {
+  const auto name_of = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "--");
+    EXPECT_EQ(submit(words).exit, 0);
+    return newest().name();
+  };
+  EXPECT_EQ(name_of({"./run it.sh", "a.py"}), "run-it");
+  EXPECT_EQ(name_of({"torchrun", "--nproc-per-node", "2", "/a/b/finetune.py", "data.json"}), "finetune");
+  EXPECT_EQ(name_of({"python3", "-m", "pkg.train_it", "--lr=0.5"}), "train_it");
+  EXPECT_EQ(name_of({"/usr/bin/python3.11", "-c", "pass"}), "python3.11");
+  EXPECT_EQ(name_of({"true"}), "true");
+  ASSERT_EQ(submit({"--name", "mine", "--", "true"}).exit, 0);
+  EXPECT_EQ(newest().name(), "mine");
+}
+
+TEST_F(SubmitWays, WhatACommandLacksIsSaidWithItsPlace) {
+  const auto err = [&](std::vector<std::string> words) {
+    const auto done = submit(std::move(words));
+    EXPECT_EQ(done.exit, 2);
+    return done.err;
+  };
+  EXPECT_THAT(err({"--time", "90x", "--", "true"}), HasSubstr("--time 90x: want a duration"));
+  EXPECT_THAT(
+      err({"--ranks", "3", "--nodes", "2", "--", "true"}),
+      HasSubstr("--ranks 3: the job has 2 nodes, and each gets the same number of ranks; want a multiple of 2, or "
+                "--set resources.ranks_per_node=1\n"));
+  EXPECT_THAT(err({"--ranks", "few", "--", "true"}),
+              HasSubstr("--ranks few: want a number of ranks for the whole job"));
+  EXPECT_THAT(err({"--ranks", "0", "--", "true"}), HasSubstr("--ranks 0: want"));
+  EXPECT_THAT(err({"--set", "train.steps=3", "--", "true"}), HasSubstr("--set train.steps=3: this job runs a command"));
+  EXPECT_THAT(err({"--sweep", "env.A=1,2", "--follow", "--", "true"}), HasSubstr("--follow shows one job"));
+  EXPECT_THAT(err({"--", ""}), HasSubstr("command line: command \"[\"\"]\": want a program and its arguments"));
+  EXPECT_THAT(err({"train.py"}), HasSubstr("train.py is a program, and no job file; submit it as a command: muster "
+                                           "submit -- python3 train.py; "));
+  EXPECT_THAT(fake_.get<std::size_t>([](FakeState& s) { return s.submitted.size(); }), 0U);
+}
+
+TEST_F(SubmitWays, ACommandMayBeASweep) {
+  const auto done = submit({"--sweep", "env.LR=1,2", "--parallel", "1", "--", "python3", "train.py"});
+  ASSERT_EQ(done.exit, 0) << done.err;
+  const auto call = fake_.get<muster::v1::SubmitSweepRequest>([](FakeState& s) { return s.swept.back(); });
+  ASSERT_EQ(call.specs_size(), 2);
+  EXPECT_EQ(call.parallel(), 1U);
+  EXPECT_EQ(call.specs(1).name(), "train-0001");
+  EXPECT_EQ(call.specs(1).env().at("LR"), "2");
+  EXPECT_EQ(call.specs(1).job_file(), "command line");
+}
+
 TEST_F(SubmitWays, TheWordsOfSbatchAreUnderstood) {
   const auto path = file(std::string(kTrain) + "[resources]\nranks_per_node = 2\n");
   const auto done = submit({path, "--partition", "gpu", "--nodes", "2", "--gpus", "8", "--time", "2-00:00:00"});
@@ -152,8 +254,9 @@ TEST_F(SubmitWays, AnotherJobsSettingsAreTakenWithItsEnvironment) {
 
   const auto unknown = submit({"--like", "99"});
   EXPECT_EQ(unknown.exit, 3);
-  EXPECT_THAT(submit({}).err, HasSubstr("muster submit: want JOB.toml, - for standard input, or --like JOB; see muster "
-                                        "submit --help\n"));
+  EXPECT_THAT(submit({}).err,
+              HasSubstr("muster submit: want JOB.toml, - for standard input, a command after --, or --like "
+                        "JOB; see muster submit --help\n"));
   EXPECT_THAT(submit({file(kTrain), "--like", "1"}).err, HasSubstr("want JOB.toml or --like, not both"));
 }
 

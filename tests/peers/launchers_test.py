@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shlex
+import socket
 import sys
 import unittest
 
@@ -35,6 +36,25 @@ class Jobs(unittest.TestCase):
         path.write_text(f'name = "{name}"\nlauncher = "{launcher}"\ncommand = {json.dumps(command)}\n'
                         f'executor = "{self.executor}"\n[env]\nOMP_NUM_THREADS = "1"\n[resources]\nnodes = {self.nodes}\n')
         done = self.musterd.muster("submit", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return re.search(r"\d+", done.stdout).group()
+
+    def submit_script(self):
+        """A script for sbatch as guides have it: torchrun on each node, which meet on the first."""
+        torchrun = shlex.join([sys.executable, "-m", "torch.distributed.run"])
+        path = self.musterd.folder / "run.sh"
+        path.write_text(f"""#!/bin/bash
+#SBATCH --nodes={self.nodes} --ntasks-per-node=1
+set -euo pipefail
+export OMP_NUM_THREADS=1
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+srun {torchrun} --nnodes "$SLURM_NNODES" --nproc-per-node 2 --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d \\
+  --rdzv-endpoint "$head:$2" "$1" torch
+""")
+        with socket.socket() as free:  # other tests have a job 1 on this machine, too
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        done = self.musterd.muster("submit", "--set", f"working_folder={self.musterd.folder}", path, PROGRAM, str(port))
         self.assertEqual(done.returncode, 0, done.stderr)
         return re.search(r"\d+", done.stdout).group()
 
@@ -85,6 +105,9 @@ class Launchers(Jobs):
     def test_lightnings_own_launcher(self):
         self.check(self.submit("lightning", [sys.executable, PROGRAM, "lightning"]))
 
+    def test_a_script_for_sbatch_with_torchrun(self):
+        self.check(self.submit_script())
+
 
 @unittest.skipIf(missing(), f"no Slurm here: {missing()}")
 class LaunchersOnSlurm(Jobs):
@@ -99,6 +122,9 @@ class LaunchersOnSlurm(Jobs):
 
     def test_torchrun(self):
         self.check(self.submit("torchrun", [sys.executable, *TORCHRUN, "torch"]))
+
+    def test_a_script_for_sbatch_with_torchrun(self):
+        self.check(self.submit_script())
 
     def test_accelerate_launch(self):
         """As docs/launchers.md has it: accelerate takes the nodes from its options alone."""

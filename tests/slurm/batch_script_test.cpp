@@ -95,6 +95,20 @@ exit "$muster_exit"
   EXPECT_THAT(problems(s), IsEmpty());
 }
 
+TEST(BatchScript, ACommandInTheScriptGetsTheSignalsThatTheScriptGetsAlone) {
+  const TemporaryFolder folder;
+  auto s = script_of({"bash", "-c",
+                      "trap 'echo usr1; exit 7' USR1; trap 'echo term' TERM; kill -TERM $PPID; kill -USR1 $PPID; "
+                      "while :; do sleep 0.02; done"});
+  s.launch.in_script = true;
+  EXPECT_THAT(render(s), Not(HasSubstr("srun")));
+  const auto file = folder.path() / "script";
+  write_file(file, render(s));
+  const auto done = base::ProcessRunner().run({.argv = {"bash", file.string()}, .time_limit = 20s});
+  EXPECT_EQ(done.exit_code, 7) << done.err;
+  EXPECT_EQ(done.out, "usr1\n") << "a SIGTERM of Slurm reaches all processes by itself";
+}
+
 TEST(BatchScript, QuotesInAnOptionAreTheValuesOwn) {
   auto s = script_of({"x"});
   s.comment = R"(the "best" \one)";

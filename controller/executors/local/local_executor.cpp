@@ -46,7 +46,7 @@ std::vector<std::string> devices_of_ranks(const LaunchRequest& request, const sp
   if (request.wish.gpus_of_rank == 0) return devices;
   const auto inherited = base_env.find(spec::variable::kVisibleDevices);
   const auto all = allowed.value_or(inherited == base_env.end() ? "" : inherited->second);
-  for (std::uint32_t rank = 0; rank < request.ranks_per_node; ++rank) {
+  for (std::uint32_t rank = 0; rank < request.ranks_of_node(); ++rank) {
     devices.push_back(agent::environment::visible_devices(all, request.wish.gpus_of_rank, rank).value_or(all));
   }
   return devices;
@@ -63,12 +63,14 @@ Launch launch_of(const LaunchRequest& request, const std::string& program, std::
           .working_folder = request.working_folder,
           .log_folder = request.log_folder,
           .job_name = request.job_name,
+          .log_link = request.batch ? request.slurm.output : std::string(),
           .is_command = request.is_command,
           .report = request.report,
           .own_launcher = request.own_launcher,
+          .batch = request.batch,
           .local = LocalLaunch{.program = program,
                                .base_env = base_env,
-                               .ranks = request.ranks_per_node,
+                               .ranks = request.ranks_of_node(),
                                .allowed_devices = allowed,
                                .devices = devices_of_ranks(request, base_env, allowed),
                                .master_port = port,

@@ -272,7 +272,7 @@ std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const OwnMachin
                      "want 1: local processes run on this machine alone", "set nodes = 1, or run it on Slurm"});
   }
   auto wish = request.wish;
-  wish.ranks = request.ranks_per_node;
+  wish.ranks = request.ranks_of_node();
   if (wish.chooses_gpus && wish.gpus_of_rank > 0 && machine.gpus.empty() && !base::has_gpu_device(devices)) {
     found.push_back({spec::key::kGpusOfRank, std::to_string(wish.gpus_of_rank), "want 0: this machine has no GPU",
                      "ask for none, or run it on Slurm"});

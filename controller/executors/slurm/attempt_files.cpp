@@ -114,6 +114,7 @@ agent::protocol::Launch launch_of(const LaunchRequest& request, bool forward_sig
           .stop_grace_ms = request.stop_grace.count(),
           .report = request.report,
           .own_launcher = request.own_launcher,
+          .batch = request.batch,
           .unprepared = !request.prepared,
           .run_file = request.run_file,
           .cache_folder = request.cache_folder};

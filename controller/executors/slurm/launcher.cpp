@@ -98,6 +98,7 @@ std::string prepare_line(const AgentProgram& agent, const std::string& set_file)
   script.steps.teardown = request.slurm.teardown;
   if (!request.slurm.health_check.empty()) script.steps.health_check = {telling_check(request.slurm.health_check)};
   script.launch.srun_args = request.slurm.srun_args;
+  script.launch.in_script = request.batch.has_value();
   // A rank that has saved and left must not cut short a rank that is still saving. musterd itself ends a gang.
   script.launch.kill_on_bad_exit = false;
   return script;
@@ -136,8 +137,8 @@ std::chrono::minutes slurm_minutes(core::Millis limit) {
 
 bool same_shape(const LaunchRequest& a, const LaunchRequest& b) {
   return a.nodes == b.nodes && a.ranks_per_node == b.ranks_per_node && a.time_limit == b.time_limit &&
-         a.stop_grace == b.stop_grace && a.is_command == b.is_command && a.exclude_nodes == b.exclude_nodes &&
-         a.slurm == b.slurm && a.base_env == b.base_env;
+         a.stop_grace == b.stop_grace && a.is_command == b.is_command && a.batch == b.batch &&
+         a.exclude_nodes == b.exclude_nodes && a.slurm == b.slurm && a.base_env == b.base_env;
 }
 
 namespace {
@@ -162,7 +163,7 @@ bool is_refused(const Submitter::Outcome& outcome, ::slurm::Refusal kind) {
 SubmissionRecord new_record(const LaunchRequest& request, const std::string& comment) {
   SubmissionRecord record;
   record.comment = comment;
-  record.ranks_per_node = request.ranks_per_node;
+  record.ranks_per_node = request.ranks_of_node();
   record.stop_grace = request.stop_grace;
   record.time_limit = request.time_limit;
   record.exclude = request.slurm.option("exclude");

@@ -265,8 +265,7 @@ class SlurmExecutor : public Executor {
       if (auto* launched = std::get_if<core::AttemptLaunched>(&answer)) {
         const auto record = launcher_.record_of(request.key, request.attempt_folder);
         if (record) launched->time_limit = record->time_limit;
-        follow({request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false,
-                request.stop_grace},
+        follow({request.key, request.ranks(), request.ranks_of_node(), false, false, request.stop_grace},
                launched->scheduler_job, request.attempt_folder, record, clock_.wall());
       }
     } catch (const std::exception& error) {

@@ -32,7 +32,7 @@ class Variable {
 PatternNames names() {
   const Variable job("SLURM_JOB_ID", "1234"), step("SLURM_STEP_ID", "0"), array("SLURM_ARRAY_JOB_ID", "1230"),
       task("SLURM_ARRAY_TASK_ID", "4"), node("SLURMD_NODENAME", "node7.cluster");
-  auto all = pattern_names("tune", 0, 1);
+  auto all = pattern_names(spec::own_environment(), "tune", 0, 1);
   all['u'] = "ada";
   return all;
 }
@@ -65,7 +65,7 @@ TEST(LogLink, OneFileIsRankZerosAndTasksHaveTheirOwn) {
 }
 
 TEST(LogLink, AJobNameIsOneNameOfAFolder) {
-  EXPECT_EQ(pattern_names("../../etc/x", 0, 0).at('x'), ".._.._etc_x");
+  EXPECT_EQ(pattern_names({}, "../../etc/x", 0, 0).at('x'), ".._.._etc_x");
 }
 
 class Links : public testing::Test {

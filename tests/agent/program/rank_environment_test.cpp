@@ -96,6 +96,21 @@ TEST_F(OnSlurm, ALauncherOfItsOwnIsToldOfNoRankOfTorchrunsNorOfSruns) {
   }
 }
 
+TEST_F(OnSlurm, AScriptFindsWhatSlurmTellsItAndIsNoRank) {
+  agent_.launch.batch.emplace();
+  agent_.inherited.insert({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_JOB_NODELIST", "n[1-2]"}});
+  meeting_point_ = rank::Endpoint{"n1", 4000};
+  const auto all = environment();
+  EXPECT_THAT(all, Contains(Pair("SLURM_NTASKS", "8")));
+  EXPECT_THAT(all, Contains(Pair("MUSTER_BATCH", "1")));
+  EXPECT_THAT(all, Contains(Pair("MUSTER_NODELIST", "n1,n2")));
+  for (const auto* name : {"RANK", "WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "PET_NNODES", "PET_NODE_RANK"}) {
+    EXPECT_THAT(all, Not(Contains(Key(name))));
+  }
+  EXPECT_EQ(variable_of(agent_, "RANK"), "0") << "to its agent it is the only rank";
+  EXPECT_EQ(variable_of(agent_, "WORLD_SIZE"), "1");
+}
+
 TEST_F(OnSlurm, TheJobsOwnVariablesStandAboveAllOthers) {
   agent_.launch.env = {{"HOME", "/job"}, {"RANK", "5"}, {"LD_PRELOAD", "/job.so"}};
   agent_.inherited["MUSTER_RANK_LD_PRELOAD"] = "/ranks.so";
@@ -143,6 +158,31 @@ TEST_F(OnMusterdsMachine, PutsTheRanksPlaceAndItsDevicesAboveTheBase) {
                                                      {"CUDA_VISIBLE_DEVICES", "3,4"}}) {
     EXPECT_THAT(env, Contains(Pair(name, value)));
   }
+}
+
+TEST_F(OnMusterdsMachine, AScriptFindsWhatSlurmWouldTellItAndSrun) {
+  agent_.launch.batch = protocol::BatchTasks{.of_node = 2, .cpus_of_task = 3};
+  agent_.launch.env = {{"MUSTER_JOB_ID", "7"}, {"MUSTER_ATTEMPT_FOLDER", "/attempt"}};
+  agent_.launch.job_name = "tune";
+  agent_.launch.argv = {"sh", "-c", "line", "run.sh", "#!/bin/bash -l\necho\n"};
+  local().ranks = 1;
+  local().devices = {"4,5"};
+  local().base_env = {{"PATH", "/bin"}};
+  const auto env = environment(0);
+  for (const auto& [name, value] :
+       spec::Environment{{"SLURM_JOB_ID", "7"},
+                         {"SLURM_JOB_NAME", "tune"},
+                         {"SLURM_JOB_NODELIST", "here"},
+                         {"SLURM_NTASKS", "2"},
+                         {"SLURM_CPUS_PER_TASK", "3"},
+                         {"SLURM_CPUS_ON_NODE", "6"},
+                         {"SLURM_GPUS_ON_NODE", "2"},
+                         {"CUDA_VISIBLE_DEVICES", "4,5"},
+                         {"PATH", "/attempt/slurm-bin:/bin"},
+                         {"BASH_FUNC_srun%%", "() { '/attempt/slurm-bin/srun' \"$@\"\n}"}}) {
+    EXPECT_THAT(env, Contains(Pair(name, value)));
+  }
+  for (const auto* name : {"RANK", "MASTER_ADDR", "PET_NNODES"}) EXPECT_THAT(env, Not(Contains(Key(name))));
 }
 
 TEST_F(OnMusterdsMachine, TheJobsOwnSettingsWin) {

@@ -1,0 +1,2 @@
+#SBATCH --time=1
+echo hi
