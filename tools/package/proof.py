@@ -17,6 +17,8 @@ import time
 
 from . import elf
 
+FIRST_MINUTES = pathlib.Path(__file__).resolve().parents[2] / "docs/first-ten-minutes.md"
+MOST_SECONDS = 60  # of the first minute
 USER = 65533  # has no name anywhere
 HOME = "/home/user"
 JOB = """name = "first"
@@ -186,18 +188,48 @@ def archives(plain, own, work):
         shutil.rmtree(root)
 
 
+def block(page, heading, language):
+    """The first fenced block of a language below a heading of a page."""
+    found = re.search(rf"^## {heading}\n.*?^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    if not found:
+        raise SystemExit(f"package: {page} has no block of {language} below {heading}")
+    return found.group(1)
+
+
+def first_minute(file, work):
+    """The lines of docs/first-ten-minutes.md, word for word, by an ordinary user with an empty home."""
+    os.chmod(work, 0o755)
+    home, wheels = work / "home", work / "wheels"
+    home.mkdir()
+    os.chown(home, USER, USER)
+    wheels.mkdir()
+    shutil.copy(file, wheels)
+    (home / "train.py").write_text(block(FIRST_MINUTES, "The first minute", "python"))
+    lines = block(FIRST_MINUTES, "The first minute", "sh")
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1",
+                   "PIP_FIND_LINKS": str(wheels), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    begin = time.monotonic()
+    done = subprocess.run(["bash", "-euc", lines], cwd=home, env=environment, user=USER, group=USER, extra_groups=[],
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
+    seconds = time.monotonic() - begin
+    metrics = re.findall(r"^\s*(\d+)\s+(\d+)\s+([\d.e-]+)\s*$", done.stdout, re.MULTILINE)
+    missing = [text for text in ("succeeded", "SIGKILL", "http://") if text not in done.stdout + done.stderr]
+    if done.returncode != 0 or missing or [row[:2] for row in metrics][-1:] != [("2", "200")] or seconds > MOST_SECONDS:
+        raise SystemExit(f"package: the first minute took {seconds:.0f} s, ended with {done.returncode}, and lacks {missing or metrics[-1:]}:\n"
+                         + done.stdout + done.stderr)
+    say(f"{file.name}: the first minute of docs/first-ten-minutes.md, in {seconds:.0f} s")
+    left = subprocess.run([home / "muster-env/bin/muster", "uninstall", "--yes"], cwd=home, env=environment, user=USER, group=USER,
+                          extra_groups=[], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=100)
+    if left.returncode != 0 or (home / ".local/share/muster").exists():
+        raise SystemExit(f"package: muster uninstall --yes: {left.returncode}\n{left.stdout}{left.stderr}")
+
+
 def wheel(file, platform, work):
-    """pip installs it into an empty virtual environment, and an ordinary user runs the first job; auditwheel agrees."""
+    """An ordinary user installs it into an empty virtual environment and runs a first job; auditwheel agrees."""
+    first_minute(file, work)
     environment = work / "venv"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     pip = [environment / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--no-index", file], check=True)
-    os.chmod(work, 0o755)
-    home = work / "home"
-    home.mkdir()
-    os.chown(home, USER, USER)
-    seconds = Home(pathlib.Path("/"), environment / "bin", home=home).first_job()
-    say(f"{file.name}: the first job ran in an empty virtual environment, in {seconds:.1f} s")
     subprocess.run([*pip, "auditwheel"], check=True)
     audit = subprocess.run([environment / "bin" / "auditwheel", "show", file], capture_output=True, text=True, check=True).stdout
     if not re.search(rf'platform\s+tag:\s+"{platform}"', audit):

@@ -87,6 +87,18 @@ class Story final : StoryBench {
     StoryBench::calm();
   }
 
+  /// A policy whose answer was lost is in force all the same.
+  void restart() override {
+    StoryBench::restart();
+    limit_.reset();
+    const auto partitions = bench_.controller().list_partitions({});
+    ASSERT_TRUE(partitions.ok());
+    for (const auto& partition : partitions.value().partitions()) {
+      const auto most = partition.policy().max_running_jobs_per_user();
+      if (partition.has_policy() && most > 0) limit_ = most;
+    }
+  }
+
   void ask() {
     const core::JobId id = below(static_cast<unsigned>(jobs_)) + 1;
     auto& controller = bench_.controller();
