@@ -343,7 +343,7 @@ int serve(const Flags& flags) {
 // Lets another thread write the log. stderr may be a file on a disk that hangs, and a thread that answers a heartbeat
 // must not wait for it. If more than kLogLines lines wait, the oldest are dropped.
 void log_without_waiting() {
-  constexpr std::size_t kLogLines = 8192;
+  constexpr std::size_t kLogLines = 2048;  // their room, 0.8 MB, is taken at the start
   spdlog::init_thread_pool(kLogLines, 1);
   spdlog::set_default_logger(
       std::make_shared<spdlog::async_logger>("musterd", std::make_shared<spdlog::sinks::stderr_color_sink_mt>(),

@@ -78,6 +78,17 @@ std::optional<common::Wait> Admission::wait_before_machine(const core::Job& job,
   return full(job, limits);
 }
 
+std::optional<core::Millis> Admission::next_by_time(core::Millis since) const {
+  std::optional<core::Millis> next;
+  std::lock_guard lock(mutex_);
+  for (const auto& [job, start] : starts_) {
+    for (const auto at : {start.due, start.again}) {
+      if (at > since) next = std::min(next.value_or(at), at);
+    }
+  }
+  return next;
+}
+
 executors::MachineWish wish_of(const muster::v1::JobSpec& spec) {
   return {.ranks = spec.resources().ranks_per_node(),
           .cpus_of_rank = spec.resources().cpus_per_rank(),
