@@ -51,10 +51,8 @@ def at_rest(controller, over_s):
     return count / over_s, *memory, len(after)
 
 
-def after_a_job(controller, over_s):
-    job = controller.submit(JOB)
-    controller.muster("wait", job)
-    return at_rest(controller, over_s)
+def run_a_job(controller):
+    controller.muster("wait", controller.submit(JOB))
 
 
 def row(what, rest):
@@ -67,11 +65,13 @@ def measure(binaries, quick):
     over_s = 20 if quick else 120
     with Controller(binaries) as controller:
         fresh = at_rest(controller, over_s)
-        after = after_a_job(controller, over_s)
+        run_a_job(controller)
+        after = at_rest(controller, over_s)
     with tempfile.TemporaryDirectory() as folder:
         calls = count_calls(pathlib.Path(folder))
         with Cluster() as cluster, SlurmController(binaries, cluster, folder) as controller:
-            on_slurm = after_a_job(controller, 0)
+            run_a_job(controller)
+            time.sleep(SETTLED_S)
             before = len(calls.read_text().splitlines())
             on_slurm = at_rest(controller, over_s)
             asked = len(calls.read_text().splitlines()) - before

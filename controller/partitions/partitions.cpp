@@ -127,7 +127,7 @@ std::optional<core::Millis> ClusterWatch::step() {
   if (!in_use_ || !in_use_()) return std::nullopt;
   std::lock_guard lock(mutex_);
   rests_ = false;
-  return left > core::Millis(0) ? left : kInterval;
+  return std::max(tried_at_ + kInterval - clock_.monotonic(), core::Millis(0));
 }
 
 void ClusterWatch::refresh() {
