@@ -112,19 +112,21 @@ void ClusterWatch::close() {
 }
 
 std::optional<core::Millis> ClusterWatch::step() {
-  bool wanted = false;
+  const auto in_use = [this] { return in_use_ && in_use_(); };
+  bool wanted = false, looked = false;
   {
     std::lock_guard lock(mutex_);
     wanted = std::exchange(wanted_, false);
+    looked = std::exchange(looked_, false);
   }
-  const auto left = wanted ? core::Millis(0) : tried_at_ + kInterval - clock_.monotonic();
-  if (left <= core::Millis(0)) refresh();
+  // The attempts that the facts were in use for may be gone.
+  if (wanted || ((looked || in_use()) && clock_.monotonic() - tried_at_ >= kInterval)) refresh();
   {
     // Before the question: who begins to use them meanwhile ends the rest.
     std::lock_guard lock(mutex_);
     rests_ = true;
   }
-  if (!in_use_ || !in_use_()) return std::nullopt;
+  if (!in_use()) return std::nullopt;
   std::lock_guard lock(mutex_);
   rests_ = false;
   return std::max(tried_at_ + kInterval - clock_.monotonic(), core::Millis(0));

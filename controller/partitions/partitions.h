@@ -110,7 +110,9 @@ class ClusterWatch {
   void refresh();
   /// Under the lock.
   void end_rest() {
-    if (std::exchange(rests_, false)) loop_.wake();
+    if (!std::exchange(rests_, false)) return;
+    looked_ = true;
+    loop_.wake();
   }
 
   executors::Executor& executor_;
@@ -125,6 +127,7 @@ class ClusterWatch {
   bool closed_ = false;
   bool wanted_ = true;        // a question is to be put now: at the start, and for ask()
   bool rests_ = false;        // the loop sleeps until somebody looks
+  bool looked_ = false;       // somebody has ended the rest
   core::Millis tried_at_{0};  // monotonic, of the newest question; of the loop's thread
   common::Loop loop_;
 };
