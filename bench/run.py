@@ -21,6 +21,7 @@ import engine_gpu
 import fault_latency
 import heartbeats
 import host_cost
+import idle
 import long_job
 import many_ranks
 import recipes
@@ -33,7 +34,7 @@ import sweeps
 
 BENCHMARKS = {"checkpoint": checkpoint.measure, "collectives": collectives.measure, "demo": demo.measure,
               "engine": engine.measure, "engine_gpu": engine_gpu.measure, "fault_latency": fault_latency.measure,
-              "heartbeats": heartbeats.measure, "host_cost": host_cost.measure, "long_job": long_job.measure,
+              "heartbeats": heartbeats.measure, "host_cost": host_cost.measure, "idle": idle.measure, "long_job": long_job.measure,
               "many_ranks": many_ranks.measure,
               "recipes": recipes.measure, "reports": reports.measure, "slurm_latency": slurm_latency.measure,
               "slurm_crowd": slurm_crowd.measure, "slurm_submit": slurm_submit.measure, "soak": soak.measure, "sweeps": sweeps.measure}

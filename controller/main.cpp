@@ -299,7 +299,7 @@ int serve(const Flags& flags) {
 // must not wait for it. If more than kLogLines lines wait, the oldest are dropped.
 // With `file` the log is written there and not to stderr: at most kLogFiles older files of kLogBytes stay beside it.
 void log_without_waiting(const std::string& file) {
-  constexpr std::size_t kLogLines = 8192;
+  constexpr std::size_t kLogLines = 2048;  // their room, 0.8 MB, is taken at the start
   constexpr std::size_t kLogBytes = std::size_t{8} << 20, kLogFiles = 3;
   spdlog::init_thread_pool(kLogLines, 1);
   spdlog::sink_ptr sink;

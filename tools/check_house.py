@@ -89,7 +89,7 @@ ALLOWED = {
     "controller/service": {"agent/environment", "agent/protocol", "base", "controller/actions", "controller/admission", "controller/common",
                            "controller/core", "controller/executors", "controller/jobs", "controller/partitions", "controller/ranks",
                            "controller/stacks", "controller/store", "proto", "spec", "spec/jobfile", "grpc", "json"},
-    "controller/rpc": {"controller/common", "controller/core", "controller/logs", "controller/net", "controller/service", "proto", "spec",
+    "controller/rpc": {"base", "controller/common", "controller/core", "controller/logs", "controller/net", "controller/service", "proto", "spec",
                        "boost", "grpc"},
     "controller/http": {"base", "controller/common", "controller/core", "controller/logs", "controller/net", "controller/service", "proto",
                         "spec/jobfile", "boost", "json"},

@@ -7,7 +7,8 @@
 namespace actions {
 namespace {
 
-constexpr core::Millis kOutboxInterval{100};
+/// Between two rounds of judging, however much changes.
+constexpr core::Millis kJudgeInterval{100};
 /// The outbox is read at most a fifth of the time, and looked at this often at least.
 constexpr int kRestFactor = 4;
 constexpr core::Millis kMostRest{500};
@@ -41,9 +42,9 @@ ActionRunner::ActionRunner(Parts parts, bool threads)
       threads_(threads),
       outbox_(parts.store, parts.clock),
       launches_(outbox_, parts),
-      outbox_loop_("the outbox could not be worked on", threads, [this] { return look(); }) {
+      outbox_loop_("outbox", "the outbox could not be worked on", threads, [this] { return look(); }) {
   for (int i = 0; i < kLaunchers; ++i) {
-    launchers_.emplace_back("a launch was given up", threads, [this] { return launch_next(); });
+    launchers_.emplace_back("launcher", "a launch was given up", threads, [this] { return launch_next(); });
   }
 }
 
@@ -86,6 +87,14 @@ void ActionRunner::wake() {
   outbox_loop_.wake();
 }
 
+void ActionRunner::reconsider() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!some_wait_) return;
+  }
+  outbox_loop_.wake();
+}
+
 void ActionRunner::stop_taking() {
   {
     std::lock_guard lock(mutex_);
@@ -107,12 +116,18 @@ void ActionRunner::close() {
 std::optional<core::Millis> ActionRunner::look() {
   const auto begin = parts_.clock.monotonic();
   if (begin < rest_until_) return rest_until_ - begin;
-  poll();
+  {
+    std::lock_guard lock(mutex_);
+    if (!stale_ && !others_left_ && begin < look_again_) return look_again_ - begin;
+  }
+  const auto pause = poll();
   const auto end = parts_.clock.monotonic();
   const auto rest = std::min((end - begin - others_took_) * kRestFactor, kMostRest);
   rest_until_ = end + rest;
+  look_again_ = rest_until_ + kJudgeInterval;
   std::lock_guard lock(mutex_);
-  return stale_ || others_left_ ? rest : rest + kOutboxInterval;
+  if (stale_ || others_left_) return rest;
+  return pause ? std::optional(std::max(*pause, rest + kJudgeInterval)) : std::nullopt;
 }
 
 std::optional<core::Millis> ActionRunner::launch_next() {
@@ -128,26 +143,35 @@ std::optional<core::Millis> ActionRunner::launch_next() {
       std::lock_guard lock(mutex_);
       to_launch_.ended();
     }
-    for (auto& launcher : launchers_) launcher.wake();  // another one may have waited for that
+    wake_launchers();  // another one may have waited for that
   }
   wake();  // the job's next action may have waited for this one
   return core::Millis(0);
 }
 
-void ActionRunner::poll() {
-  if (outbox_loop_.is_closed()) return;
+std::optional<core::Millis> ActionRunner::poll() {
+  if (outbox_loop_.is_closed()) return std::nullopt;
+  const auto begin = parts_.clock.monotonic();
   others_took_ = core::Millis(0);
   try {
     read_outbox();
   } catch (const std::exception& e) {
+    {
+      std::lock_guard lock(mutex_);
+      stale_ = true;
+    }
+    if (threads_) throw;  // the loop tells, and rests
     spdlog::error("the outbox cannot be read: {}", e.what());
+  }
+  {
     std::lock_guard lock(mutex_);
-    stale_ = true;
-    if (threads_) return;
+    some_wait_ = true;  // what changes from now on may be too late for this round
   }
   std::vector<Batch> others;
+  bool any_start = false;
   for (auto& batch : take_due()) {
     if (Outbox::is_start(batch.front())) {
+      any_start = true;
       hand_on(std::move(batch));
     } else {
       others.push_back(std::move(batch));
@@ -155,8 +179,12 @@ void ActionRunner::poll() {
   }
   while (!threads_ && launch_next()) {
   }
-  for (auto& launcher : launchers_) launcher.wake();
+  if (any_start) wake_launchers();
   perform_others(std::move(others));
+  // The round may not have seen rows that became ready while it lasted.
+  auto next = outbox_.next_ready(begin);
+  if (const auto entry = parts_.admission.next_by_time(begin)) next = std::min(next.value_or(*entry), *entry);
+  return next ? std::optional(std::max(*next - parts_.clock.monotonic(), core::Millis(0))) : std::nullopt;
 }
 
 std::string ActionRunner::user_of(const Batch& batch) const {
@@ -220,6 +248,7 @@ core::Millis ActionRunner::backoff_left(const Row& row) const {
 std::vector<ActionRunner::Batch> ActionRunner::take_due() {
   std::vector<Batch> batches;
   std::map<std::string, std::size_t> open;  // by name: the batch that has room
+  bool some_wait = false;
   for (auto& row : outbox_.ready()) {
     std::optional<std::string> name;
     try {
@@ -229,6 +258,7 @@ std::vector<ActionRunner::Batch> ActionRunner::take_due() {
       parts_.admission.put_off(row.job, executors::LaunchLater{e.what()});
       outbox_.pause(row, executors::kTryAgainAfter);
     }
+    some_wait = some_wait || !name;
     if (!name || !outbox_.begin(row)) continue;
     const auto known = open.find(*name);
     if (!name->empty() && known != open.end() && batches[known->second].size() < kLargestBatch) {
@@ -238,6 +268,8 @@ std::vector<ActionRunner::Batch> ActionRunner::take_due() {
     if (!name->empty()) open[*name] = batches.size();
     batches.push_back({std::move(row)});
   }
+  std::lock_guard lock(mutex_);
+  some_wait_ = some_wait;
   return batches;
 }
 
@@ -347,6 +379,7 @@ bool ActionRunner::hold_attempt(const Row& row) {
       answer == executors::HoldAnswer::kDone || (answer == executors::HoldAnswer::kRefused && !action.hold);
   if (!done || !outbox_.complete_hold(row)) return false;
   if (action.hold) parts_.admission.park(*job);
+  reconsider();
   return true;
 }
 
@@ -354,6 +387,7 @@ void ActionRunner::give_back(const core::Job& job) {
   auto rows = outbox_.rows();
   std::erase_if(rows, [&](const Row& row) { return row.job != job.id || !Outbox::is_hold(row); });
   if (!rows.empty() && is_parked(job, rows)) parts_.admission.park(job);
+  reconsider();
 }
 
 }  // namespace actions

@@ -80,7 +80,8 @@ class Turns {
 /// Users take turns (Turns): a job of one user waits for one launch of each other user at most, and for the holds of
 /// kOthersFor. What one user wants is carried out in the order of its age.
 ///
-/// Threads: one that reads the outbox, kLaunchers that launch, so that one slow launch does not hold up the rest.
+/// Threads: one that reads the outbox, kLaunchers that launch, so that one slow launch does not hold up the rest. Each
+/// sleeps until it has something to do: the outbox has news, time makes a row ready, or reconsider() is called.
 /// Without threads, poll() does it all.
 class ActionRunner {
  public:
@@ -99,8 +100,12 @@ class ActionRunner {
   void start(LaunchSettings settings);
   /// The outbox has something new.
   void wake();
-  /// Carries out what is due, in this thread. Only without threads.
-  void poll();
+  /// Admission may say something else by now: a job has ended, a policy or the machine has changed. Cheap while nothing
+  /// waits.
+  void reconsider();
+  /// Carries out what is due, in this thread. Returns how long nothing is due then; nullopt: until wake() or
+  /// reconsider(). Only without threads.
+  std::optional<core::Millis> poll();
   void leave_out_lost_nodes(std::vector<executors::LaunchRequest>& requests) const {
     launches_.leave_out_lost_nodes(requests);
   }
@@ -128,6 +133,9 @@ class ActionRunner {
   std::string user_of(const Batch& batch) const;
   void hand_on(Batch batch);
   void perform_others(std::vector<Batch> batches);
+  void wake_launchers() {
+    for (auto& launcher : launchers_) launcher.wake();
+  }
   /// Which other actions it may be carried out with, by name (empty: it goes alone); nullopt: it must wait.
   std::optional<std::string> judge(const Row& row);
   std::optional<std::string> judge_start(const Row& row, const core::Job& job);
@@ -147,11 +155,14 @@ class ActionRunner {
   std::mutex mutex_;
   bool closed_ = false;
   bool stale_ = true;  // the outbox must be read again
+  /// Rows wait for admission's word, or are just being judged: reconsider() wakes.
+  bool some_wait_ = false;
   Turns<Batch> to_launch_{kLaunchers - 1};
   // State of the thread that reads the outbox: how long it carried out actions itself, whether some are left for later.
   core::Millis others_took_{0};
   bool others_left_ = false;
   core::Millis rest_until_{0};  // monotonic; the outbox is not read before, whoever calls
+  core::Millis look_again_{0};  // monotonic; without news in the outbox nobody is judged before
   common::Loop outbox_loop_;
   std::deque<common::Loop> launchers_;
 };

@@ -11,6 +11,13 @@
 #include "controller/common/changes.h"
 
 namespace actions {
+namespace {
+
+/// The pause before the store is asked again to take what it did not take.
+constexpr core::Millis kCompleteAgain{100};
+
+}  // namespace
+
 std::vector<Outbox::Row> Outbox::read() {
   auto stored = store_.pending_actions();
   std::erase_if(stored, [](const Row& row) { return std::holds_alternative<core::RemoveFiles>(row.action); });
@@ -163,6 +170,17 @@ void Outbox::complete_rest() {
     ids.assign(to_complete_.begin(), to_complete_.end());
   }
   complete(ids);
+}
+
+std::optional<core::Millis> Outbox::next_ready(core::Millis since) const {
+  std::optional<core::Millis> next;
+  std::lock_guard lock(mutex_);
+  if (!to_complete_.empty()) next = since + kCompleteAgain;
+  for (const auto& [id, entry] : rows_) {
+    if (entry.under_way || entry.not_before <= since) continue;
+    next = std::min(next.value_or(entry.not_before), entry.not_before);
+  }
+  return next;
 }
 
 void Outbox::pause(const Row& row, core::Millis pause) {

@@ -57,6 +57,9 @@ class Outbox {
   /// Completes what the store has not taken before.
   void complete_rest();
   void pause(const Row& row, core::Millis pause);
+  /// The first moment (monotonic) after `since` at which time alone makes a row ready, or lets complete_rest() try
+  /// again; nullopt: nothing waits for time.
+  std::optional<core::Millis> next_ready(core::Millis since) const;
 
  private:
   struct Entry {

@@ -75,6 +75,17 @@ std::optional<common::Wait> Admission::wait_before_machine(const core::Job& job,
   return full(job, limits);
 }
 
+std::optional<core::Millis> Admission::next_by_time(core::Millis since) const {
+  std::optional<core::Millis> next;
+  std::lock_guard lock(mutex_);
+  for (const auto& [job, start] : starts_) {
+    for (const auto at : {start.due, start.again}) {
+      if (at > since) next = std::min(next.value_or(at), at);
+    }
+  }
+  return next;
+}
+
 executors::MachineWish wish_of(const muster::v1::JobSpec& spec) {
   if (jobfile::is_batch(spec)) {
     return {.ranks = 1,

@@ -53,6 +53,9 @@ class Admission {
   /// that has them keeps them. Throws where limits() does.
   std::optional<common::Wait> enter(const core::Job& job, const std::vector<Limit>& limits);
 
+  /// The first moment (monotonic) after `since` at which time alone may let a job in; nullopt: none waits for time.
+  std::optional<core::Millis> next_by_time(core::Millis since) const;
+
   bool has_slots(core::JobId job) const {
     std::lock_guard lock(mutex_);
     return ledger_.has_slots(job);

@@ -126,7 +126,7 @@ DiskProbe::DiskProbe(Hearing& hearing, Clock& clock, std::filesystem::path file,
     : hearing_(hearing),
       clock_(clock),
       file_(std::move(file)),
-      loop_("the disk could not be probed", threads, [this] { return write(); }) {
+      loop_("disk-probe", "the disk could not be probed", threads, [this] { return write(); }) {
   loop_.start();
 }
 

@@ -46,6 +46,11 @@ class Hearing {
 
   /// A round of watching begins. True: nothing follows from any silence until now.
   bool was_deaf();
+  /// No round follows soon, since there is nobody to be heard: the next one is not late.
+  void rest() {
+    std::lock_guard lock(mutex_);
+    last_round_.reset();
+  }
   /// Since when (monotonic) a write stands still; nullopt: none does.
   std::optional<core::Millis> stuck_since() const { return under_way_longer_than(kStuckAfter); }
   /// True if waiting for a write is likely to be in vain.

@@ -1,19 +1,21 @@
 #include "controller/common/loop.h"
 
+#include <pthread.h>
 #include <spdlog/spdlog.h>
 
 #include <exception>
 
 namespace common {
 
-Loop::Loop(std::string trouble, bool threads, Step step)
-    : trouble_(std::move(trouble)), threads_(threads), step_(std::move(step)) {}
+Loop::Loop(std::string name, std::string trouble, bool threads, Step step)
+    : name_(std::move(name)), trouble_(std::move(trouble)), threads_(threads), step_(std::move(step)) {}
 
 void Loop::start(core::Millis pause) {
   std::lock_guard lock(mutex_);
   if (!threads_ || running_ || closed_) return;
   running_ = true;
   thread_ = std::thread([this, pause] { run(pause); });
+  ::pthread_setname_np(thread_.native_handle(), name_.c_str());
 }
 
 void Loop::wake() {
@@ -54,7 +56,8 @@ std::optional<core::Millis> Loop::try_step() {
   }
 }
 
-Errands::Errands(bool threads) : threads_(threads), loop_("an errand failed", threads, [this] { return work(); }) {
+Errands::Errands(bool threads)
+    : threads_(threads), loop_("errands", "an errand failed", threads, [this] { return work(); }) {
   loop_.start();
 }
 

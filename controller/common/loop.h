@@ -23,11 +23,13 @@ class Loop {
   /// The pause after a step that threw.
   static constexpr core::Millis kAfterTrouble{1000};
 
-  /// Does what is due. Returns the pause before the next call; nullopt: until wake().
+  /// Does what is due. Returns the pause before the next call; nullopt: until wake(). A step that has nothing to wait
+  /// for but a wake() says nullopt: a loop that looks now and then wakes a processor for nothing.
   using Step = std::function<std::optional<core::Millis>()>;
 
-  /// `trouble` begins the log line about a step that throws: "the policies could not be read again".
-  Loop(std::string trouble, bool threads, Step step);
+  /// `name`: of the thread, for `top -H` and debuggers; at most 15 bytes. `trouble` begins the log line about a step
+  /// that throws: "the policies could not be read again".
+  Loop(std::string name, std::string trouble, bool threads, Step step);
   /// Closes the loop as close() does.
   ~Loop() { close(); }
 
@@ -51,14 +53,15 @@ class Loop {
     std::lock_guard lock(mutex_);
     return running_;
   }
-  /// One step in the caller's thread, whatever its time. The owner calls it only without threads.
-  void step() { try_step(); }
+  /// One step in the caller's thread, whatever its time. Returns what the step returns. The owner calls it only without
+  /// threads.
+  std::optional<core::Millis> step() { return try_step(); }
 
  private:
   void run(std::optional<core::Millis> pause);
   std::optional<core::Millis> try_step();
 
-  const std::string trouble_;
+  const std::string name_, trouble_;
   const bool threads_;
   const Step step_;
   mutable std::mutex mutex_;

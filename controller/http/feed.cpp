@@ -42,7 +42,7 @@ std::string format_progress(const muster::v1::Job& job) {
 }  // namespace
 
 Feed::Feed(service::Controller& controller)
-    : controller_(controller), loop_("the dashboard is not told of changes", true, [this] { return step(); }) {
+    : controller_(controller), loop_("feed", "the dashboard is not told of changes", true, [this] { return step(); }) {
   loop_.start();
 }
 

@@ -80,7 +80,7 @@ EventLog::EventLog(store::Store& store, common::Clock& clock, common::Hearing& h
       hearing_(hearing),
       publish_(std::move(publish)),
       threads_(threads),
-      loop_("what waits for the store could not be written", threads, [this] { return write_some(); }) {
+      loop_("events", "what waits for the store could not be written", threads, [this] { return write_some(); }) {
   loop_.start();
 }
 

@@ -228,10 +228,15 @@ class Dependencies {
   void follow(const core::Job& job);
   /// Looks at the jobs waited for, if anything has changed since the last time. Throws store::Error.
   void tell();
+  /// tell() has something to look at.
+  bool has_news() const {
+    std::lock_guard lock(mutex_);
+    return news_;
+  }
 
  private:
   EventLog& event_log_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::set<core::JobId> waiting_;
   bool news_ = false;
 };

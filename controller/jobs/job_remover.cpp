@@ -14,7 +14,7 @@ constexpr core::Millis kTryAgain{5000};
 }  // namespace
 
 JobRemover::JobRemover(Parts parts, bool threads)
-    : parts_(std::move(parts)), loop_("what removed jobs left behind is deleted later", threads, [this] {
+    : parts_(std::move(parts)), loop_("remover", "what removed jobs left behind is deleted later", threads, [this] {
         return poll() ? std::nullopt : std::optional(kTryAgain);
       }) {}
 

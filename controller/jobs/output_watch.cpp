@@ -149,7 +149,7 @@ OutputWatch::OutputWatch(SpecCache& specs, common::DataFolder data,
       data_(std::move(data)),
       came_out_(std::move(came_out)),
       threads_(threads),
-      loop_("the output of an attempt could not be looked at", threads, [this] { return look(); }) {
+      loop_("output", "the output of an attempt could not be looked at", threads, [this] { return look(); }) {
   loop_.start();
 }
 

@@ -283,7 +283,7 @@ ProgressWatch::ProgressWatch(EventLog& event_log, SpecCache& specs, common::Data
       specs_(specs),
       data_(std::move(data)),
       threads_(threads),
-      loop_("a fact about an attempt could not be passed on", threads, [this] { return pass_on(); }) {
+      loop_("facts", "a fact about an attempt could not be passed on", threads, [this] { return pass_on(); }) {
   loop_.start();
 }
 

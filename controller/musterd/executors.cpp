@@ -232,7 +232,7 @@ MachineWatch::MachineWatch(const MachineSettings& settings, OwnMachine now, Chan
       changed_(std::move(changed)),
       find_(find ? std::move(find)
                  : [settings] { return find_by(settings, [&] { return devices_of(settings.library); }); }),
-      loop_("this machine's GPUs could not be looked for", threads, [this] { return step(); }) {}
+      loop_("machine", "this machine's GPUs could not be looked for", threads, [this] { return step(); }) {}
 
 std::optional<core::Millis> MachineWatch::step() {
   constexpr core::Millis kAnswersIn{200}, kLookWhetherAnswered{1000};

@@ -119,6 +119,11 @@ class Connections {
 
   /// Forgets closed connections and shuts down strangers after kKnownWithin. Does so at most once a second.
   void tidy(Time now);
+  /// True while tidy() may find something to do, soon or later.
+  bool has_to_tidy() const {
+    const std::lock_guard lock(mutex_);
+    return !entries_.empty() || !closing_.empty() || crowd_.is_anywhere();
+  }
 
   /// Thread-safe by itself.
   Crowd& crowd() { return crowd_; }

@@ -17,7 +17,7 @@ void KnownNetworks::know(const Address& address, Time now) {
   at->second.last = now;
   if (is_new || now - at->second.noted >= kNotedFor) {
     at->second.noted = now;
-    has_news_ = true;
+    if (!std::exchange(has_news_, true) && on_news_) on_news_();
   }
   if (networks_.size() > kMostKnown) forget_the_oldest();
 }
@@ -81,9 +81,10 @@ constexpr std::array<const char*, Crowd::kReasons> kWhy{"for want of a place", "
 KnownNetworksFile::KnownNetworksFile(std::filesystem::path path, std::shared_ptr<KnownNetworks> networks, bool threads)
     : path_(std::move(path)),
       networks_(std::move(networks)),
-      loop_("the known networks were not written", threads, [this] { return step(); }) {
+      loop_("known-networks", "the known networks were not written", threads, [this] { return step(); }) {
   read();
-  loop_.start(kEvery);
+  networks_->on_news([this] { loop_.wake(); });
+  loop_.start();
 }
 
 void KnownNetworksFile::read() {
@@ -99,14 +100,17 @@ void KnownNetworksFile::read() {
 }
 
 std::optional<core::Millis> KnownNetworksFile::step() {
-  if (!networks_->has_news()) return kEvery;
+  if (!networks_->has_news()) return std::nullopt;
+  if (!std::exchange(gathers_, true)) return failed_ ? kAfterTrouble : kEvery;
+  gathers_ = false;
   try {
     base::write_file_durably(path_, networks_->text(std::chrono::steady_clock::now(), wall_now()));
-    return kEvery;
+    failed_ = false;
   } catch (const std::exception& error) {
     spdlog::warn("{}; the networks that are known now are written after the next news", error.what());
-    return kAfterTrouble;
+    failed_ = true;
   }
+  return std::nullopt;
 }
 
 const char* name_of(Port port) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -39,6 +40,11 @@ class KnownNetworks {
   /// A network that is heard again and again is noted anew, for the file, after so long.
   static constexpr std::chrono::hours kNotedFor{1};
 
+  /// `tell` is called each time when has_news() becomes true, under a lock: it must not call back. Empty: nobody is.
+  void on_news(std::function<void()> tell) {
+    const std::lock_guard lock(mutex_);
+    on_news_ = std::move(tell);
+  }
   /// A call from this address was accepted.
   void know(const Address& address, Time now);
   bool is_known(const Address& network, Time now) const;
@@ -65,6 +71,7 @@ class KnownNetworks {
   mutable std::mutex mutex_;
   std::map<Address, Heard> networks_;
   bool has_news_ = false;
+  std::function<void()> on_news_;
 };
 
 /// Keeps the known networks over a restart of musterd, which is when everybody comes at once. What it reads or writes
@@ -77,8 +84,11 @@ class KnownNetworksFile {
 
   /// Reads the file. Without threads the caller calls step().
   KnownNetworksFile(std::filesystem::path path, std::shared_ptr<KnownNetworks> networks, bool threads);
+  ~KnownNetworksFile() { networks_->on_news({}); }
+  KnownNetworksFile(const KnownNetworksFile&) = delete;
+  KnownNetworksFile& operator=(const KnownNetworksFile&) = delete;
 
-  /// Writes the file if there is news.
+  /// Writes the file if there has been news for one step: many come at once after a restart.
   std::optional<core::Millis> step();
 
  private:
@@ -86,6 +96,8 @@ class KnownNetworksFile {
 
   const std::filesystem::path path_;
   const std::shared_ptr<KnownNetworks> networks_;
+  bool gathers_ = false;  // the next step writes
+  bool failed_ = false;   // the last write did
   common::Loop loop_;
 };
 
@@ -127,6 +139,11 @@ class Crowd {
   bool is_at(Port port, Time now) const {
     const std::lock_guard lock(mutex_);
     return goes_on(at(port), now);
+  }
+  /// True until look() has noted the calm.
+  bool is_anywhere() const {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(states_, &State::is_crowd);
   }
   /// For people, one sentence for each crowd; empty: there is none.
   std::string text(Time now) const;

@@ -31,6 +31,7 @@ class Entrance : public Door {
  public:
   void enter(int socket, Time now) override;
   void tidy(Time now) override;
+  bool has_to_tidy() const override { return !guests_.empty() || connections_->has_to_tidy(); }
   int events() const override { return events_.get(); }
   void work(Time now) override;
   void close_all() {

@@ -166,7 +166,7 @@ void Listener::run() {
     watched.assign(1, {wake_.get(), POLLIN, 0});
     for (const auto& socket : sockets_) watched.push_back({socket.get(), POLLIN, 0});  // poll() ignores -1
     watched.push_back({door_->events(), POLLIN, 0});
-    ::poll(watched.data(), watched.size(), kTurnMs);
+    ::poll(watched.data(), watched.size(), door_->has_to_tidy() ? kTurnMs : -1);
     std::uint64_t ignored = 0;
     [[maybe_unused]] const auto got = ::read(wake_.get(), &ignored, sizeof ignored);
     door_->tidy(Clock::now());

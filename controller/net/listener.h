@@ -1,5 +1,7 @@
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <chrono>
@@ -21,8 +23,10 @@ class Door {
   virtual ~Door() = default;
   /// A socket was accepted. The door owns it from now on.
   virtual void enter(int socket, Time now) = 0;
-  /// Called at least once a second.
+  /// Called after whatever happens, and at least once a second while has_to_tidy().
   virtual void tidy(Time now) = 0;
+  /// Time alone changes something: somebody's patience will be over.
+  virtual bool has_to_tidy() const = 0;
   /// A descriptor that is readable while work() has something to do.
   virtual int events() const = 0;
   /// Must not wait.
@@ -65,6 +69,7 @@ class Listener {
   /// Starts to accept.
   void start() {
     thread_ = std::thread([this] { run(); });
+    ::pthread_setname_np(thread_.native_handle(), "listener");
   }
   /// Closes the port. A second call is a no-op.
   void stop();

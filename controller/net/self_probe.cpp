@@ -120,7 +120,7 @@ SelfProbe::SelfProbe(std::vector<ProbedPort> ports, ProbeTimes times, std::funct
       times_(times),
       give_up_(std::move(give_up)),
       failures_(ports_.size(), 0),
-      loop_("musterd's own ports were not probed", true, [this] { return step(); }) {
+      loop_("self-probe", "musterd's own ports were not probed", true, [this] { return step(); }) {
   loop_.start(times_.every);
 }
 

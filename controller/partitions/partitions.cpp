@@ -94,14 +94,13 @@ std::vector<std::string> UserGroups::of(const std::string& user) {
   return groups;
 }
 
-ClusterWatch::ClusterWatch(executors::Executor& executor, common::Clock& clock, bool threads)
+ClusterWatch::ClusterWatch(executors::Executor& executor, common::Clock& clock, bool threads,
+                           std::function<bool()> in_use)
     : executor_(executor),
       clock_(clock),
       threads_(threads),
-      loop_("what Slurm says of its partitions could not be used", threads, [this] {
-        refresh();
-        return kInterval;
-      }) {}
+      in_use_(std::move(in_use)),
+      loop_("cluster", "what Slurm says of its partitions could not be used", threads, [this] { return step(); }) {}
 
 void ClusterWatch::close() {
   {
@@ -112,6 +111,27 @@ void ClusterWatch::close() {
   loop_.close();
 }
 
+std::optional<core::Millis> ClusterWatch::step() {
+  const auto in_use = [this] { return in_use_ && in_use_(); };
+  bool wanted = false, looked = false;
+  {
+    std::lock_guard lock(mutex_);
+    wanted = std::exchange(wanted_, false);
+    looked = std::exchange(looked_, false);
+  }
+  // The attempts that the facts were in use for may be gone.
+  if (wanted || ((looked || in_use()) && clock_.monotonic() - tried_at_ >= kInterval)) refresh();
+  {
+    // Before the question: who begins to use them meanwhile ends the rest.
+    std::lock_guard lock(mutex_);
+    rests_ = true;
+  }
+  if (!in_use()) return std::nullopt;
+  std::lock_guard lock(mutex_);
+  rests_ = false;
+  return std::max(tried_at_ + kInterval - clock_.monotonic(), core::Millis(0));
+}
+
 void ClusterWatch::refresh() {
   std::uint64_t round = 0;
   {
@@ -119,6 +139,7 @@ void ClusterWatch::refresh() {
     round = ++begun_;
   }
   const auto asked_at = clock_.monotonic();
+  tried_at_ = asked_at;
   auto heard = executor_.cluster();
   std::lock_guard lock(mutex_);
   answered_ = round;
@@ -135,6 +156,7 @@ void ClusterWatch::refresh() {
 ClusterWatch::Facts ClusterWatch::known() {
   if (!threads_) refresh();
   std::lock_guard lock(mutex_);
+  end_rest();
   return facts_;
 }
 
@@ -143,6 +165,7 @@ ClusterWatch::Facts ClusterWatch::ask(std::chrono::milliseconds patience, core::
   std::unique_lock lock(mutex_);
   const bool fresh = answered_ > 0 && facts_->unreachable.empty() && clock_.monotonic() - asked_at_ < fresh_for;
   if (fresh || !loop_.is_running() || closed_) return facts_;
+  wanted_ = true;
   loop_.wake();
   // One that is under way may have begun before the change that somebody wants to see.
   const auto begun = begun_;
@@ -155,8 +178,8 @@ ClusterWatch::Facts ClusterWatch::ask(std::chrono::milliseconds patience, core::
 
 Partitions::Partitions(Parts parts, std::filesystem::path file, bool threads)
     : parts_(std::move(parts)),
-      keeper_(parts_.store, parts_.clock, std::move(file), threads),
-      cluster_(parts_.executor, parts_.clock, threads),
+      keeper_(parts_.store, parts_.clock, std::move(file), threads, parts_.policies_changed),
+      cluster_(parts_.executor, parts_.clock, threads, parts_.in_use),
       groups_(parts_.clock) {}
 
 std::string Partitions::place_of(const muster::v1::JobSpec& spec) const {

@@ -76,20 +76,27 @@ class UserGroups {
   std::map<std::string, Known> known_;
 };
 
-/// The scheduler's facts about its partitions and nodes, asked for now and then, and when somebody wants to know: a
-/// scheduler that is slow or down keeps nobody waiting longer than he says. Thread-safe.
+/// The scheduler's facts about its partitions and nodes: asked for at the start, every kInterval while they are in use,
+/// and when somebody wants to know. A scheduler that is slow or down keeps nobody waiting longer than he says.
+/// Thread-safe.
 class ClusterWatch {
  public:
-  /// Between two questions that nobody asked for.
+  /// Between two questions while attempts are in the scheduler's hands. Older facts are asked for anew, for the next
+  /// one, when somebody looks at them.
   static constexpr core::Millis kInterval{60'000};
   /// To people who only look, what is no older than this is new enough.
   static constexpr core::Millis kFresh{1000};
 
-  /// Without threads every look asks.
-  ClusterWatch(executors::Executor& executor, common::Clock& clock, bool threads);
+  /// Without threads every look asks. `in_use`: whether attempts are in the scheduler's hands; empty: none ever.
+  ClusterWatch(executors::Executor& executor, common::Clock& clock, bool threads, std::function<bool()> in_use = {});
 
   void start() { loop_.start(); }
   void close();
+  /// `in_use` says true from now on.
+  void use() {
+    const std::lock_guard lock(mutex_);
+    end_rest();
+  }
 
   using Facts = std::shared_ptr<const executors::ClusterFacts>;
   /// The facts that are known; never null.
@@ -99,17 +106,29 @@ class ClusterWatch {
   Facts ask(std::chrono::milliseconds patience, core::Millis fresh = kFresh);
 
  private:
+  std::optional<core::Millis> step();
   void refresh();
+  /// Under the lock.
+  void end_rest() {
+    if (!std::exchange(rests_, false)) return;
+    looked_ = true;
+    loop_.wake();
+  }
 
   executors::Executor& executor_;
   common::Clock& clock_;
   const bool threads_;
+  const std::function<bool()> in_use_;
   std::mutex mutex_;
   std::condition_variable news_;
   Facts facts_ = std::make_shared<executors::ClusterFacts>();
   core::Millis asked_at_{0};                // monotonic, of what is known
   std::uint64_t begun_ = 0, answered_ = 0;  // the newest question, and the newest with an answer, good or bad
   bool closed_ = false;
+  bool wanted_ = true;        // a question is to be put now: at the start, and for ask()
+  bool rests_ = false;        // the loop sleeps until somebody looks
+  bool looked_ = false;       // somebody has ended the rest
+  core::Millis tried_at_{0};  // monotonic, of the newest question; of the loop's thread
   common::Loop loop_;
 };
 
@@ -131,6 +150,8 @@ class Partitions {
     CountJobs count_jobs;
     std::string why_no_slurm = {};                        // see ControllerOptions
     core::Millis excluded_for = executors::kExcludedFor;  // the same
+    std::function<bool()> in_use = {};                    // see ClusterWatch
+    std::function<void()> policies_changed = {};
   };
   /// `file`: see PolicyStore, which says what is thrown.
   Partitions(Parts parts, std::filesystem::path file, bool threads);
@@ -145,6 +166,8 @@ class Partitions {
   }
   /// Does the work that is due. Only without threads.
   void poll() { keeper_.poll(); }
+  /// An attempt is in the scheduler's hands.
+  void use() { cluster_.use(); }
 
   // Submissions
 

@@ -113,11 +113,13 @@ std::string other_default(const PartitionPolicies& book, const PartitionPolicy& 
 
 }  // namespace
 
-PolicyStore::PolicyStore(store::Store& store, common::Clock& clock, std::filesystem::path file, bool threads)
+PolicyStore::PolicyStore(store::Store& store, common::Clock& clock, std::filesystem::path file, bool threads,
+                         std::function<void()> changed)
     : store_(store),
       clock_(clock),
       file_(std::move(file)),
-      loop_(file_.string() + " could not be looked at", threads, [this] {
+      changed_(std::move(changed)),
+      loop_("policies", file_.string() + " could not be looked at", threads, [this] {
         look(false);
         return kLookEvery;
       }) {
@@ -194,8 +196,11 @@ void PolicyStore::take(std::vector<PartitionPolicy> policies) {
 
 void PolicyStore::change(const std::vector<store::AuditRow>& rows, PartitionPolicies next) {
   store_.change_partitions(rows);
-  std::lock_guard lock(mutex_);
-  book_ = std::make_shared<const PartitionPolicies>(std::move(next));
+  {
+    std::lock_guard lock(mutex_);
+    book_ = std::make_shared<const PartitionPolicies>(std::move(next));
+  }
+  if (changed_) changed_();
 }
 
 std::optional<common::Refusal> PolicyStore::refused(const store::AuditRow& row, PartitionPolicies next) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,7 +27,9 @@ class PolicyStore {
   using Book = std::shared_ptr<const PartitionPolicies>;
   /// `file` empty: admins change policies by command. Reads what is stored, then the file. Throws store::Error, and
   /// std::runtime_error if the file is broken and no good one is stored: nothing is in force before an admin says what.
-  PolicyStore(store::Store& store, common::Clock& clock, std::filesystem::path file, bool threads);
+  /// `changed` is called after each change.
+  PolicyStore(store::Store& store, common::Clock& clock, std::filesystem::path file, bool threads,
+              std::function<void()> changed = {});
 
   void start() {
     if (!file_.empty()) loop_.start(kLookEvery);
@@ -62,6 +65,7 @@ class PolicyStore {
   store::Store& store_;
   common::Clock& clock_;
   const std::filesystem::path file_;
+  const std::function<void()> changed_;
   std::mutex changing_;  // one change at a time
   mutable std::mutex mutex_;
   Book book_ = std::make_shared<PartitionPolicies>();

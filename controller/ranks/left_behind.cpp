@@ -187,6 +187,13 @@ bool RankSessions::end_is_recorded(const RankKey& rank) const {
   return attempt.ranks[number].state == core::RankState::kExited;
 }
 
+std::optional<core::Millis> RankSessions::next_wait() {
+  std::lock_guard lock(unread_mutex_);
+  if (!to_search_.empty()) return core::Millis(0);
+  if (unread_.empty()) return std::nullopt;
+  return std::max(read_again_at_ - parts_.clock.monotonic(), core::Millis(0));
+}
+
 void RankSessions::take_what_waits() {
   search_some();
   std::vector<RankKey> unread;

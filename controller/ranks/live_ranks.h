@@ -269,6 +269,11 @@ class LiveRanks {
     std::lock_guard lock(mutex_);
     if (auto* live = find(key)) live->watch.not_told(end);
   }
+  /// True while an attempt has not ended: rounds have something to judge.
+  bool is_watching() const {
+    std::lock_guard lock(mutex_);
+    return std::ranges::any_of(attempts_, [](const auto& entry) { return !entry.second.ended; });
+  }
   /// One round over every attempt. Asks `vouch` without holding a lock.
   Watched watch(const Round& round,
                 const std::function<executors::Vouch(const core::AttemptKey&, core::RankNumber)>& vouch);

@@ -76,6 +76,8 @@ class RankSessions {
   void search_unsent(std::vector<core::AttemptKey> attempts);
   /// Reads again, from time to time until all is in the store, what could not be taken in. Call it often.
   void take_what_waits();
+  /// How long take_what_waits() has nothing to do; nullopt: until something else happens.
+  std::optional<core::Millis> next_wait();
 
  private:
   /// The most rows that are taken of one request.

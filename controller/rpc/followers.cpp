@@ -25,7 +25,7 @@ std::string caller_of(const grpc::ServerContextBase& context) {
 Followers::Followers(service::Controller& controller, core::Millis patience)
     : controller_(controller),
       patience_(patience),
-      loop_("followers were not looked after", true, [this] { return look(); }) {
+      loop_("followers", "followers were not looked after", true, [this] { return look(); }) {
   loop_.start();
 }
 

@@ -161,7 +161,7 @@ ReadingProbe::ReadingProbe(common::Reading& reading, std::function<void(int)> co
     : reading_(reading),
       connect_(std::move(connect)),
       secret_(common::new_token()),
-      loop_("how late heartbeats are read was not measured", true, [this] {
+      loop_("reading", "how late heartbeats are read was not measured", true, [this] {
         send();
         return std::nullopt;
       }) {}

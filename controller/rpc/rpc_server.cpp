@@ -1,7 +1,9 @@
 #include "controller/rpc/rpc_server.h"
 
+#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <absl/synchronization/mutex.h>
@@ -11,6 +13,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/fd.h"
 #include "controller/common/loop.h"
 #include "controller/net/listener.h"
 #include "controller/rpc/call.h"
@@ -43,6 +46,13 @@ constexpr int kLeastPingIntervalMs = 5'000;
 
 /// How often connections are looked at whose messages do not come.
 constexpr core::Millis kSweep{1000};
+/// How long gRPC's servers stay after the last connection. A person's command is often not the last one, and musterd's
+/// own look at its port (SelfProbe, once a minute) must not keep them awake.
+constexpr core::Millis kAwakeFor{3000};
+
+/// Descriptors that two servers and musterd's own connection open (5), and some for those that other threads take
+/// meanwhile.
+constexpr std::size_t kReserve = 8;
 
 /// A message that is a little too long is answered by gRPC with its status; the guard closes the connection of a longer
 /// one. Over a slow line a sweep takes its time.
@@ -119,42 +129,64 @@ class Half {
   std::unique_ptr<grpc::Server> server_;
 };
 
+/// The two servers of gRPC and their services. gRPC's threads and timers tick eight times a second as long as one of
+/// its servers is there, whether or not anybody is connected. See GrpcServer, which has them only while somebody is.
+struct Serving {
+  Serving(service::Controller& controller, const Callers& callers, Followers& followers, ReadGuard& guard_of_people,
+          ReadGuard& guard_of_ranks)
+      : jobs(make_job_service(controller, callers, followers)), admin(make_admin_service(controller, callers)) {
+    if (auto* reading = controller.reading()) {
+      // musterd's own words go the way of the ranks.
+      probe = std::make_unique<ReadingProbe>(*reading, [this](int socket) { of_ranks->hand_over(socket, ""); });
+    }
+    ranks = make_rank_service(controller, callers, guard_of_ranks, probe.get());
+    of_people.emplace(std::vector<grpc::Service*>{jobs.get(), admin.get()}, kMaxRequestBytes, kMaxCallsOfConnection,
+                      guard_of_people);
+    of_ranks.emplace(std::vector<grpc::Service*>{ranks.calls.get()}, kMaxRankRequestBytes, kMaxCallsOfRanksConnection,
+                     guard_of_ranks);
+    if (probe) probe->start();
+  }
+  // The probe must not hand over to an acceptor that is gone.
+  ~Serving() {
+    if (probe) probe->stop();
+    if (ranks.stop) ranks.stop();
+    const auto deadline = std::chrono::system_clock::now() + kShutdownGrace;
+    if (of_people) of_people->shutdown(deadline);
+    if (of_ranks) of_ranks->shutdown(deadline);
+  }
+  Serving(const Serving&) = delete;
+  Serving& operator=(const Serving&) = delete;
+
+  std::unique_ptr<ReadingProbe> probe;
+  const std::unique_ptr<grpc::Service> jobs, admin;
+  RankService ranks;
+  std::optional<Half> of_people, of_ranks;
+};
+
 /// Two servers behind one gate, since gRPC bounds messages for each server alone: people send sweeps, ranks send
 /// little. gRPC's own listener is not used: it closes a port for ever once the process has run out of descriptors.
+///
+/// The servers are asleep while nobody is connected: they end kAwakeFor after the last connection, and the next one
+/// that the gate lets in finds new ones. So nobody notices but whoever counts wake-ups.
+///
+///   awake -- no connection for kAwakeFor --> asleep -- the gate lets one in --> awake -- shutdown() --> closed
 class GrpcServer final : public Server {
  public:
   GrpcServer(service::Controller& controller, const std::string& address, std::shared_ptr<net::Connections> connections)
-      : gate_(std::make_shared<net::Gate>(
-            connections,
-            net::Gate::Rules{kRankCalls,
-                             [this, &controller](const net::FirstCall& call) { return let_in(controller, call); },
-                             [this](int socket, const net::Newcomer& first, net::Party party) {
-                               if (party == net::Party::kRank) {
-                                 of_ranks_->take(socket, first.said(), rank_of(first.call()));
-                               } else {
-                                 of_people_->take(socket, first.said(), std::nullopt);
-                               }
-                             }})),
+      : controller_(controller),
+        gate_(std::make_shared<net::Gate>(
+            connections, net::Gate::Rules{kRankCalls, [this](const net::FirstCall& call) { return let_in(call); },
+                                          [this](int socket, const net::Newcomer& first, net::Party party) {
+                                            take(socket, first, party);
+                                          }})),
         listener_(address, gate_),
         callers_(controller, *connections, listener_.port()),
-        followers_(controller),
-        jobs_(make_job_service(controller, callers_, followers_)),
-        admin_(make_admin_service(controller, callers_)) {
-    if (auto* reading = controller.reading()) {
-      // musterd's own words go the way of the ranks.
-      probe_ = std::make_unique<ReadingProbe>(*reading, [this](int socket) { of_ranks_->hand_over(socket, ""); });
-    }
-    ranks_ = make_rank_service(controller, callers_, guard_of_ranks_, probe_.get());
-    of_people_.emplace(std::vector<grpc::Service*>{jobs_.get(), admin_.get()}, kMaxRequestBytes, kMaxCallsOfConnection,
-                       guard_of_people_);
-    of_ranks_.emplace(std::vector<grpc::Service*>{ranks_.calls.get()}, kMaxRankRequestBytes, kMaxCallsOfRanksConnection,
-                      guard_of_ranks_);
+        followers_(controller) {
+    awake();
   }
   ~GrpcServer() override { shutdown(); }
 
-  /// If it throws, the destructor stops what has begun: the probe must not hand over to an acceptor that is gone.
   void start() {
-    if (probe_) probe_->start();
     sweep_.start(kSweep);
     listener_.start();
   }
@@ -165,24 +197,20 @@ class GrpcServer final : public Server {
 
   void shutdown() override {
     std::lock_guard lock(shutdown_mutex_);
-    if (!of_people_) return;
+    if (closed_) return;
     listener_.stop();
     gate_->close_all();
     sweep_.close();
     followers_.stop();
-    if (probe_) probe_->stop();
-    ranks_.stop();
-    const auto deadline = std::chrono::system_clock::now() + kShutdownGrace;
-    of_people_->shutdown(deadline);
-    of_ranks_->shutdown(deadline);
-    of_people_.reset();
-    of_ranks_.reset();
+    const std::lock_guard serving(serving_mutex_);
+    serving_.reset();
+    closed_ = true;
   }
 
  private:
   /// Judges as judge() does, and also whether the rank that the call names has a place.
-  net::Gate::Verdict let_in(const service::Controller& controller, const net::FirstCall& call) {
-    auto verdict = judge(controller, call);
+  net::Gate::Verdict let_in(const net::FirstCall& call) {
+    auto verdict = judge(controller_, call);
     if (verdict.party != net::Party::kRank) return verdict;
     if (auto full = guard_of_ranks_.why_full(rank_of(call), std::chrono::steady_clock::now()); !full.empty()) {
       return {std::nullopt, "", grpc::StatusCode::RESOURCE_EXHAUSTED, std::move(full)};
@@ -190,22 +218,65 @@ class GrpcServer final : public Server {
     return verdict;
   }
 
+  /// The listener's thread. A client whose connection is closed comes again.
+  void take(int socket, const net::Newcomer& first, net::Party party) {
+    const std::lock_guard lock(serving_mutex_);
+    try {
+      awake();
+    } catch (const std::exception& e) {
+      spdlog::error("a call was turned away: {}", e.what());
+      ::close(socket);
+      return;
+    }
+    last_seen_ = std::chrono::steady_clock::now();
+    if (party == net::Party::kRank) {
+      serving_->of_ranks->take(socket, first.said(), rank_of(first.call()));
+    } else {
+      serving_->of_people->take(socket, first.said(), std::nullopt);
+    }
+  }
+  void awake() {
+    if (serving_) return;
+    reserve_.clear();
+    serving_.emplace(controller_, callers_, followers_, guard_of_people_, guard_of_ranks_);
+    last_seen_ = std::chrono::steady_clock::now();
+    sweep_.wake();
+  }
+
+  std::optional<core::Millis> sweep() {
+    const auto now = std::chrono::steady_clock::now();
+    guard_of_people_.sweep(now);
+    guard_of_ranks_.sweep(now);
+    const std::lock_guard lock(serving_mutex_);
+    if (guard_of_people_.counts().open + guard_of_ranks_.counts().open > 0) last_seen_ = now;
+    if (now - last_seen_ < kAwakeFor || !has_reserve()) return kSweep;
+    serving_.reset();
+    return std::nullopt;
+  }
+  /// Takes the descriptors that awake() will need: gRPC ends the process where it begins without any.
+  bool has_reserve() {
+    while (reserve_.size() < kReserve) {
+      base::Fd one(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (!one) return false;
+      reserve_.push_back(std::move(one));
+    }
+    return true;
+  }
+
+  service::Controller& controller_;
   ReadGuard guard_of_people_{rules_of_people()}, guard_of_ranks_{rules_of_ranks()};
-  common::Loop sweep_{"connections whose messages do not come were not closed", true, [this] {
-                        const auto now = std::chrono::steady_clock::now();
-                        guard_of_people_.sweep(now);
-                        guard_of_ranks_.sweep(now);
-                        return kSweep;
-                      }};
   const std::shared_ptr<net::Gate> gate_;
   net::Listener listener_;
   Callers callers_;
   Followers followers_;
-  std::unique_ptr<ReadingProbe> probe_;
-  const std::unique_ptr<grpc::Service> jobs_, admin_;
-  RankService ranks_;
   std::mutex shutdown_mutex_;
-  std::optional<Half> of_people_, of_ranks_;
+  bool closed_ = false;
+  std::mutex serving_mutex_;
+  std::optional<Serving> serving_;                     // none: asleep
+  std::vector<base::Fd> reserve_;                      // while asleep
+  std::chrono::steady_clock::time_point last_seen_{};  // a connection
+  common::Loop sweep_{"rpc-sweep", "connections whose messages do not come were not closed", true,
+                      [this] { return sweep(); }};
 };
 
 }  // namespace

@@ -57,6 +57,12 @@ void add_words(const v1::ProgramWords& words, core::RankExited& exited) {
   exited.trace = error.trace().substr(0, kMostTrace);
 }
 
+/// The job's attempt is in a scheduler's hands.
+bool is_in_scheduler(const core::Job& job) {
+  const auto* attempt = job.current();
+  return attempt != nullptr && attempt->scheduler_job && attempt->state != core::AttemptState::kEnded;
+}
+
 class Impl final : public RunningController {
  public:
   Impl(store::Store& store, executors::Executor& executor, common::Clock& clock, ControllerOptions options)
@@ -77,7 +83,10 @@ class Impl final : public RunningController {
                        const auto count = admission_.count(partition, user);
                        return partitions::Partitions::Jobs{count.taken, count.waiting, count.open};
                      },
-                     options_.why_no_slurm, options_.excluded_for},
+                     options_.why_no_slurm, options_.excluded_for, [this] { return scheduler_has_attempts(); },
+                     [this] {
+                       if (started_) runner_.reconsider();
+                     }},
                     options_.partitions_file, options_.threads),
         admission_({clock, specs_, executor, [this] { return partitions_.policies(); }}),
         event_log_(
@@ -111,11 +120,11 @@ class Impl final : public RunningController {
             [this](core::JobId job) { changes_.bump(job); }, options_.threads),
         status_(parts_, {metrics_, hearing_, probe_, reading_, pace_, sessions_.streams()}),
         ageing_(
-            "old metrics could not be thinned out", options_.threads,
+            "ageing", "old metrics could not be thinned out", options_.threads,
             [this] { return store_.age_metrics(options_.metrics_keep, kRowsAgedAtOnce) ? kMoreIsDue : kNothingIsDue; }),
-        ticker_("ranks could not be watched this time", options_.threads, [this] {
+        ticker_("watch", "ranks could not be watched this time", options_.threads, [this] {
           watch();
-          return options_.tick_interval;
+          return until_next_watch();
         }) {
     event_log_.load_open();
     event_log_.begin_after(data_.newest_job_folder());
@@ -132,7 +141,10 @@ class Impl final : public RunningController {
     status_.set_dashboard(addresses.dashboard);
     executor_.set_history([this](const core::AttemptKey& key) { return is_over(key); });
     executor_.set_lost_nodes([this] { return runner_.nodes_lost_lately(); });
-    executor_.set_machine_sink([this] { admission_.look_at_machine(event_log_.open_jobs()); });
+    executor_.set_machine_sink([this] {
+      admission_.look_at_machine(event_log_.open_jobs());
+      runner_.reconsider();
+    });
     executor_.start([this](core::JobId job, core::EventBody body) { take_fact(job, std::move(body)); });
     started_ = true;
     status_.look_at_store();
@@ -154,16 +166,19 @@ class Impl final : public RunningController {
   }
   void stop() override { leave(&jobs::EventLog::drain); }
 
-  void tick() override {
+  std::optional<core::Millis> tick() override {
+    std::optional<core::Millis> pause;
     // Twice: what the first round finds out may ask for something at once.
     for (int round = 0; round < 2; ++round) {
       event_log_.pump();
-      runner_.poll();
+      pause = runner_.poll();
       remover_.poll();
       stacks_.poll();
       if (round == 0) watch();
       if (round == 0) partitions_.poll();
     }
+    const auto watch_pause = until_next_watch();
+    return pause && watch_pause ? std::min(pause, watch_pause) : pause ? pause : watch_pause;
   }
 
   Outcome<v1::SubmitResponse> submit(const v1::SubmitRequest& request) override { return submission_.submit(request); }
@@ -299,12 +314,18 @@ class Impl final : public RunningController {
   core::Step newest_step(core::JobId job, const core::RankExited& exited) const;
   ranks::LiveRanks::Round round(bool deaf);
   void watch();
+  std::optional<core::Millis> until_next_watch();
+  bool scheduler_has_attempts() const;
   void leave(void (jobs::EventLog::*end_events)());
 
   store::Store& store_;
   executors::Executor& executor_;
   common::Clock& clock_;
   const ControllerOptions options_;
+  // Before the parts, which may ask while they are made.
+  std::atomic<bool> started_{false};
+  std::atomic<bool> leaving_{false};
+  std::atomic<bool> rests_{false};  // the watch sleeps until something happens
   const common::DataFolder data_;
   const std::string secret_;
   common::Changes changes_;
@@ -333,8 +354,6 @@ class Impl final : public RunningController {
   StackRequests stacks_;
   StatusPage status_;
 
-  bool started_ = false;
-  std::atomic<bool> leaving_{false};
   common::Loop ageing_;
   common::Loop ticker_;
 };
@@ -382,8 +401,14 @@ void Impl::publish(const jobs::JobPtr& job, bool has_actions) {
   admission_.follow(*job);
   dependencies_.follow(*job);
   changes_.bump(job->id);
-  if (has_actions) runner_.wake();
+  if (has_actions) {
+    runner_.wake();
+  } else {
+    runner_.reconsider();
+  }
   if (has_actions && job->removed_at) remover_.wake();
+  if (is_in_scheduler(*job)) partitions_.use();
+  if (rests_.exchange(false)) ticker_.wake();
 }
 
 // An executor's thread.
@@ -456,6 +481,23 @@ void Impl::watch() {
     executor_.stop(key, {core::Millis(0)});
   }
   sessions_.take_what_waits();
+}
+
+// Without an attempt that has not ended there is nobody whose silence means anything. publish() ends the rest: what it
+// tells before rests_ is set is seen here.
+std::optional<core::Millis> Impl::until_next_watch() {
+  rests_ = true;
+  const auto late = sessions_.next_wait();
+  if (live_ranks_.is_watching() || dependencies_.has_news()) {
+    rests_ = false;
+    return options_.tick_interval;
+  }
+  hearing_.rest();
+  return late ? std::optional(std::max(*late, options_.tick_interval)) : std::nullopt;
+}
+
+bool Impl::scheduler_has_attempts() const {
+  return std::ranges::any_of(event_log_.open_jobs(), [](const jobs::JobPtr& job) { return is_in_scheduler(*job); });
 }
 
 // First nothing new begins: no findings, no facts, no launches; watchers go home.

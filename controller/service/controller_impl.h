@@ -62,8 +62,9 @@ class RunningController : public Controller {
   virtual void begin_to_leave() = 0;
   /// Writes what is known, stops following. Attempts run on.
   virtual void stop() = 0;
-  /// Everything due now, in this thread: only when made without threads.
-  virtual void tick() = 0;
+  /// Everything due now, in this thread: only when made without threads. Returns how long nothing is due then, as the
+  /// threads would sleep; nullopt: until something happens.
+  virtual std::optional<core::Millis> tick() = 0;
 };
 
 /// `store`, `executor` and `clock` must outlive the controller. Throws store::Error if the store cannot be read, and

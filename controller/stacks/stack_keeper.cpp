@@ -86,7 +86,8 @@ std::optional<StackSet> read_set(const fs::path& folder) {
 }  // namespace
 
 StackKeeper::StackKeeper(Parts parts, bool threads)
-    : parts_(std::move(parts)), loop_("stacks of ranks could not be kept", threads, [this] { return work(); }) {
+    : parts_(std::move(parts)),
+      loop_("stacks", "stacks of ranks could not be kept", threads, [this] { return work(); }) {
   loop_.start();
 }
 

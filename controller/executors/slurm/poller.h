@@ -25,7 +25,8 @@ namespace executors::on_slurm {
 /// When Slurm is asked for the next listing. slurmctld holds its job lock while it makes one, so listings are few, and
 /// fewer the longer one takes.
 ///
-/// - Without an attempt: one in kIdleTimes intervals, to notice what an earlier controller has left.
+/// - Without an attempt: none, once a listing has shown that nothing is left of earlier ones
+///   (AttemptTable::State::is_settled). Until then one in kIdleTimes intervals.
 /// - At rest, where every attempt waits in Slurm's queue or has all its tasks heard: one in kRestTimes intervals. Tasks
 ///   tell what happens, and something that happens ends the rest.
 /// - Else one an interval: an attempt was just handed over, or its tasks are not heard, or it ends.
@@ -66,6 +67,12 @@ class PollPace {
         break;
     }
     return passed >= interval_;
+  }
+  /// How long none is due without an attempt.
+  core::Millis idle_for(core::Millis now) const {
+    if (!begun_at_) return core::Millis(0);
+    const auto pause = std::max(interval_ * kIdleTimes, std::min(took_ * kShare, kLongest));
+    return std::max(*begun_at_ + pause - now, core::Millis(0));
   }
   /// A listing is asked for now. Each takes one interval of the time that has been saved up.
   void begin(core::Millis now) {
@@ -219,6 +226,13 @@ class AttemptTable {
     std::set<core::AttemptKey> launching;           // launch() is asking Slurm for them
     std::map<core::AttemptKey, std::string> later;  // why launch() has not handed them over yet
     bool urgent = false;                            // the next listing should not wait for its turn
+    std::uint64_t begun = 0;                        // attempts that came, and launches
+    std::optional<std::uint64_t> settled = {};      // `begun` when a listing showed nothing that is to be watched
+
+    /// Nothing of this controller is in Slurm, or will be before somebody says so.
+    bool is_idle() const { return attempts.empty() && launching.empty() && later.empty(); }
+    /// A listing has shown that besides.
+    bool is_settled() const { return is_idle() && settled == begun; }
   };
 
   /// `wake` is called, without the lock, after something that the threads should look at. Before any other call.
@@ -341,6 +355,8 @@ class Poller {
   bool poll();
   /// When the newest one came (monotonic).
   core::Millis listed_at() const { return listed_at_; }
+  /// The newest one shows jobs whose attempts are over.
+  bool has_leftovers() const { return !left_since_.empty(); }
 
   std::optional<Trouble> trouble() const {
     std::lock_guard lock(mutex_);

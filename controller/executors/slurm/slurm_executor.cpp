@@ -61,6 +61,7 @@ NodeFacts facts_of(const ::slurm::Node& from) {
           .partitions = from.partitions};
 }
 
+/// Between two looks at attempts that are there.
 constexpr core::Millis kTick{50};
 
 class SlurmExecutor : public Executor {
@@ -73,8 +74,8 @@ class SlurmExecutor : public Executor {
         launcher_(scheduler, clock, options_, [this] { return listings_.ask(clock_.monotonic()); }),
         poller_(scheduler, clock, table_, listings_, launcher_),
         poll_pace_(options_.poll_interval, options_.urgent_interval),
-        polling_("Slurm's answer could not be used", true, [this] { return poll_if_due(); }),
-        telling_("what was learned from Slurm could not be told", true, [this] { return tell(); }) {
+        polling_("slurm-poll", "Slurm's answer could not be used", true, [this] { return poll_if_due(); }),
+        telling_("slurm-tell", "what was learned from Slurm could not be told", true, [this] { return tell(); }) {
     table_.on_change([this] {
       polling_.wake();
       telling_.wake();
@@ -99,6 +100,7 @@ class SlurmExecutor : public Executor {
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override {
     table_.locked([&](AttemptTable::State& state) {
       for (const auto& request : requests) state.launching.insert(request.key);
+      ++state.begun;
     });
     std::vector<LaunchAnswer> answers;
     try {
@@ -279,6 +281,7 @@ class SlurmExecutor : public Executor {
         state.later.erase(request.key);
       }
     });
+    table_.wake();
   }
   void follow(Followed what, std::optional<core::SchedulerJob> job, std::filesystem::path folder,
               std::optional<SubmissionRecord> record, core::Time handed_over) {
@@ -296,7 +299,10 @@ class SlurmExecutor : public Executor {
     tracked.submitted_after = core::Time(core::Millis(record ? record->tried_at_ms : 0));
     tracked.submitted_before = handed_over;
     // Not urgent: its tasks tell that it runs.
-    table_.locked([&](AttemptTable::State& state) { state.attempts.try_emplace(key, std::move(tracked)); });
+    table_.locked([&](AttemptTable::State& state) {
+      state.attempts.try_emplace(key, std::move(tracked));
+      ++state.begun;
+    });
     table_.wake();
   }
   // The number, if the newest listing has this job under it. slurmctld gives numbers again that it has lost.
@@ -319,7 +325,12 @@ class SlurmExecutor : public Executor {
   std::optional<core::Millis> poll_if_due() {
     const auto now = clock_.monotonic();
     const bool in_trouble = poller_.trouble().has_value();
+    std::optional<std::uint64_t> begun;  // where nothing is there
+    bool settled = false;
     const bool due = table_.locked([&](AttemptTable::State& state) {
+      if (state.is_idle()) begun = state.begun;
+      settled = state.is_settled();
+      if (settled) return false;
       // The attempts are asked whether all are at rest only where that makes a difference.
       auto need = state.attempts.empty() ? PollPace::Need::kIdle
                   : state.urgent         ? PollPace::Need::kUrgent
@@ -330,10 +341,14 @@ class SlurmExecutor : public Executor {
       state.urgent = false;
       return true;
     });
-    if (!due) return kTick;
+    if (settled) return std::nullopt;
+    if (!due) return begun ? std::max(poll_pace_.idle_for(now), kTick) : kTick;
     poll_pace_.begin(now);
     if (poller_.poll()) {
       poll_pace_.answered(poller_.listed_at());
+      if (begun && !poller_.has_leftovers()) {
+        table_.locked([&](AttemptTable::State& state) { state.settled = begun; });
+      }
     } else {
       poll_pace_.failed(clock_.monotonic());
     }
@@ -371,7 +386,8 @@ class SlurmExecutor : public Executor {
       for (const auto& key : over) state.attempts.erase(key);
     });
     for (const auto& key : over) launcher_.over(key);
-    return kTick;
+    const bool any = table_.locked([](const AttemptTable::State& state) { return !state.attempts.empty(); });
+    return any ? std::optional(kTick) : std::nullopt;
   }
 
   ::slurm::Scheduler& scheduler_;

@@ -16,7 +16,7 @@ using core::Millis;
 TEST(Loop, AStepThatAsksForNoPauseIsCalledAgainAtOnce) {
   std::latch third(3);
   std::atomic<int> calls = 0;
-  Loop loop("trouble", true, [&]() -> std::optional<Millis> {
+  Loop loop("loop", "trouble", true, [&]() -> std::optional<Millis> {
     if (++calls <= 3) third.count_down();
     return calls < 3 ? std::optional(Millis(0)) : std::nullopt;
   });
@@ -29,7 +29,7 @@ TEST(Loop, AStepThatAsksForNoPauseIsCalledAgainAtOnce) {
 TEST(Loop, WakeEndsAPauseThatHasNoEnd) {
   std::latch first(1), second(1);
   std::atomic<int> calls = 0;
-  Loop loop("trouble", true, [&]() -> std::optional<Millis> {
+  Loop loop("loop", "trouble", true, [&]() -> std::optional<Millis> {
     (++calls == 1 ? first : second).count_down();
     return std::nullopt;
   });
@@ -43,7 +43,7 @@ TEST(Loop, WakeEndsAPauseThatHasNoEnd) {
 
 TEST(Loop, WakeDuringAStepIsNotLost) {
   std::latch inside(1), woken(1), again(2);
-  Loop loop("trouble", true, [&]() -> std::optional<Millis> {
+  Loop loop("loop", "trouble", true, [&]() -> std::optional<Millis> {
     inside.count_down(inside.try_wait() ? 0 : 1);
     woken.wait();
     if (!again.try_wait()) again.count_down();
@@ -59,7 +59,7 @@ TEST(Loop, WakeDuringAStepIsNotLost) {
 TEST(Loop, AStepThatThrowsIsCalledAgain) {
   std::latch second(1);
   std::atomic<int> calls = 0;
-  Loop loop("trouble", true, [&]() -> std::optional<Millis> {
+  Loop loop("loop", "trouble", true, [&]() -> std::optional<Millis> {
     if (++calls == 1) throw std::runtime_error("no");
     second.count_down();
     return std::nullopt;
@@ -76,7 +76,7 @@ TEST(Loop, CloseWaitsForTheStepUnderWayWhichMayAskWhetherToEnd) {
   std::latch inside(1);
   std::atomic<bool> left = false;
   Loop* self = nullptr;
-  Loop loop("trouble", true, [&]() -> std::optional<Millis> {
+  Loop loop("loop", "trouble", true, [&]() -> std::optional<Millis> {
     inside.count_down();
     while (!self->is_closed()) std::this_thread::yield();
     left = true;
@@ -91,7 +91,7 @@ TEST(Loop, CloseWaitsForTheStepUnderWayWhichMayAskWhetherToEnd) {
 
 TEST(Loop, WithoutThreadsOnlyStepCallsIt) {
   int calls = 0;
-  Loop loop("trouble", false, [&]() -> std::optional<Millis> {
+  Loop loop("loop", "trouble", false, [&]() -> std::optional<Millis> {
     ++calls;
     return Millis(0);
   });

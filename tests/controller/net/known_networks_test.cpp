@@ -104,13 +104,22 @@ class KnownFile : public ::testing::Test {
 
 TEST_F(KnownFile, IsWrittenWhenThereIsNewsAndReadAtTheStart) {
   KnownNetworksFile file(path_, networks_, false);
-  EXPECT_EQ(file.step(), KnownNetworksFile::kEvery);
-  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_EQ(file.step(), std::nullopt) << "news wakes it";
   networks_->know(node(0, 1), now());
-  EXPECT_EQ(file.step(), KnownNetworksFile::kEvery);
+  EXPECT_EQ(file.step(), KnownNetworksFile::kEvery) << "for more news";
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_EQ(file.step(), std::nullopt);
   const auto later = std::make_shared<KnownNetworks>();
   const KnownNetworksFile again(path_, later, false);
   EXPECT_TRUE(later->is_known(node(0, 1), now()));
+}
+
+TEST_F(KnownFile, IsWrittenByItselfAfterNews) {
+  const KnownNetworksFile file(path_, networks_, true);
+  networks_->know(node(0, 1), now());
+  const auto until = now() + std::chrono::seconds(30);
+  while (!std::filesystem::exists(path_) && now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(std::filesystem::exists(path_));
 }
 
 TEST_F(KnownFile, AWrongOneIsNoReasonNotToStart) {
@@ -118,12 +127,16 @@ TEST_F(KnownFile, AWrongOneIsNoReasonNotToStart) {
   KnownNetworksFile file(path_, networks_, false);
   networks_->know(node(0, 1), now());
   file.step();
+  file.step();
   EXPECT_TRUE(base::read_small_file(path_).ends_with(" 10.0.0.1\n")) << "written anew";
   std::filesystem::remove(path_);
   std::filesystem::create_directory(path_);
   KnownNetworksFile folder(path_, networks_, false);
   networks_->know(node(0, 2), now());
-  EXPECT_EQ(folder.step(), KnownNetworksFile::kAfterTrouble);
+  folder.step();
+  EXPECT_EQ(folder.step(), std::nullopt);
+  networks_->know(node(0, 3), now());
+  EXPECT_EQ(folder.step(), KnownNetworksFile::kAfterTrouble) << "a lasting error is told once a minute";
   EXPECT_TRUE(networks_->is_known(node(0, 2), now()));
 }
 

@@ -34,6 +34,7 @@ class Taken final : public Door {
     ++count_;
   }
   void tidy(Time) override {}
+  bool has_to_tidy() const override { return false; }
   int events() const override { return -1; }
   void work(Time) override {}
   bool becomes(std::size_t count) const {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <thread>
 
@@ -40,6 +41,10 @@ class SlowScheduler : public service::testing::FakeExecutor {
     std::lock_guard lock(mutex_);
     let_ += answers;
     changed_.notify_all();
+  }
+  int times_asked() {
+    std::lock_guard lock(mutex_);
+    return asked_;
   }
   bool is_asked(int times) {
     std::unique_lock lock(mutex_);
@@ -104,7 +109,8 @@ class Watching : public ::testing::Test {
 
   SlowScheduler scheduler_;
   CountingClock clock_;
-  ClusterWatch watch_{scheduler_, clock_, true};
+  std::atomic<bool> in_use_{false};
+  ClusterWatch watch_{scheduler_, clock_, true, [this] { return in_use_.load(); }};
 };
 
 TEST_F(Watching, AnAnswerWhoseQuestionIsOlderThanThePersonsIsNotTaken) {
@@ -134,6 +140,22 @@ TEST_F(Watching, WhatIsFreshIsNotAskedForAgain) {
   EXPECT_EQ(watch_.ask(1ms)->unreachable, "");
   clock_.advance(ClusterWatch::kFresh);
   EXPECT_EQ(watch_.ask(1ms)->unreachable, "no answer yet");
+}
+
+TEST_F(Watching, FactsThatAreOldAreAskedForAnewWhenSomebodyLooks) {
+  ASSERT_TRUE(knows());
+  clock_.advance(ClusterWatch::kInterval);
+  const auto end = std::chrono::steady_clock::now() + kLong;
+  while (scheduler_.times_asked() < 2 && std::chrono::steady_clock::now() < end) watch_.known();
+  EXPECT_GE(scheduler_.times_asked(), 2);
+}
+
+TEST_F(Watching, FactsThatAreOldAreAskedForAnewOnceTheyAreInUse) {
+  ASSERT_TRUE(knows());
+  clock_.advance(ClusterWatch::kInterval);
+  in_use_ = true;
+  watch_.use();
+  EXPECT_TRUE(scheduler_.is_asked(2));
 }
 
 }  // namespace

@@ -709,7 +709,9 @@ TEST(SlurmExecutor, WhatIsStillLostStaysLeftOut) {
 TEST(SlurmExecutor, AStrangersJobWithOurNumberIsNeverCancelled) {
   Executing e(Executing::Time::kHurried);
   e.list("5", "RUNNING", "a stranger's");
+  e.list("6", "PENDING", "muster:s:6.1");
   e.adopt(5, "5");
+  e.adopt_waiting(6, "6");  // Slurm is asked as long as it waits
   e.start();
   e.executor->stop({5, 1}, {core::Millis(0)});
   EXPECT_EQ(e.first_word(5), "gone node_failed");
@@ -737,7 +739,9 @@ TEST(SlurmExecutor, AStrangersJobWithOurNumberIsNeitherHeldNorLimited) {
 TEST(SlurmExecutor, ANumberThatWasOursOnceIsNotForEver) {
   Executing e(Executing::Time::kHurried);
   e.list("5", "RUNNING", "muster:s:5.1");
+  e.list("6", "PENDING", "muster:s:6.1");
   e.adopt(5, "5");
+  e.adopt_waiting(6, "6");  // Slurm is asked as long as it waits
   e.start();
   ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 2; }));
   e.slurm.give_away({5, {}});
@@ -804,6 +808,26 @@ TEST(SlurmExecutor, WhatAnEarlierControllerLeftMayTearDownUnlessSlurmHasStartedI
     return std::ranges::find(ids, ::slurm::JobId{1, {}}) != ids.end();
   };
   EXPECT_TRUE(e.eventually(cancels_first, 1s)) << "not for ever";
+}
+
+// An idle executor would list fifty times meanwhile if it listed as often as with an attempt.
+TEST(SlurmExecutor, AsksNothingOnceAListingShowsThatNothingIsLeft) {
+  Executing e;
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() > 0; }));
+  std::this_thread::sleep_for(1s);
+  EXPECT_EQ(e.slurm.times_listed(), 1);
+  ASSERT_TRUE(std::holds_alternative<core::AttemptLaunched>(e.executor->launch(e.request(1))));
+  EXPECT_TRUE(e.eventually([&] { return e.slurm.times_listed() > 3; })) << "an attempt is there";
+}
+
+TEST(SlurmExecutor, AsksUntilSlurmAnswersWhatIsLeft) {
+  Executing e;
+  e.slurm.lists = false;
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return e.executor->trouble().has_value(); }));
+  e.slurm.set_lists(true);
+  EXPECT_TRUE(e.eventually([&] { return !e.executor->trouble(); }));
 }
 
 TEST(SlurmExecutor, TellsWhatSlurmSaysToAScript) {
