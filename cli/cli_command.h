@@ -23,6 +23,8 @@ namespace cli {
 class Session {
  public:
   Flags flags;
+  /// The version with the commit that it was built from.
+  std::string version;
   /// The arguments after "--", for the program of a command job or for musterd.
   std::vector<std::string> arguments;
   /// Runs the chosen command. Returns the exit code.
@@ -247,7 +249,7 @@ bool can_ask();
 std::unique_ptr<CLI::App> make_app(Session& session);
 
 /// Parses the command line, runs the command, and prints failures on stderr. Returns the exit code.
-int run_program(int argc, char** argv);
+int run_program(int argc, char** argv, const char* version);
 
 /// The user's name, for the controller's records.
 std::string user_name();

@@ -6,7 +6,9 @@
 #include <iostream>
 #include <vector>
 
+#include "base/command.h"
 #include "base/numbers.h"
+#include "base/words.h"
 #include "cli/cli_command.h"
 #include "help_texts.h"
 #include "spec/jobfile/toml_value.h"
@@ -14,11 +16,28 @@
 namespace cli {
 namespace {
 
-int run_version(Session&, const JsonOption& options) {
+constexpr std::chrono::seconds kWorkerAnswersIn{20};  // it loads LibTorch
+
+/// The version of muster-worker beside this program and of its LibTorch; empty: it is not installed.
+std::string worker_version() {
+  const auto worker = base::find_program("muster-worker");
+  if (worker.empty()) return {};
+  base::ProcessRunner runner;
+  const auto said = runner.run({.argv = {worker.native(), "--version"}, .time_limit = kWorkerAnswersIn});
+  return said.succeeded() ? said.out : worker.native() + " does not start: " + said.could_not_start + said.err;
+}
+
+std::string version_text(const std::string& version) {
+  const auto worker = worker_version();
+  constexpr const char* kNone = "muster-worker: not installed; recipes need it, and no other program";
+  return "muster " + version + "\n" + (worker.empty() ? kNone : std::string(base::trimmed(worker)));
+}
+
+int run_version(Session& session, const JsonOption& options) {
   if (options.json) {
-    print_json(with_version({{"version", MUSTER_VERSION}}));
+    print_json(with_version({{"version", MUSTER_VERSION}, {"build", session.version}}));
   } else {
-    std::cout << "muster " MUSTER_VERSION "\n";
+    std::cout << version_text(session.version) << "\n";
   }
   return kSuccess;
 }
@@ -123,7 +142,8 @@ std::unique_ptr<CLI::App> make_app(Session& session) {
   auto app = std::make_unique<CLI::App>("muster submits, watches and requeues sharded training.", "muster");
   app->formatter(std::make_shared<HelpFormatter>());
   app->set_help_flag("-h,--help", "Print this help");
-  app->set_version_flag("--version", "muster " MUSTER_VERSION, "Print the version");
+  app->set_version_flag(
+      "--version", [&session] { return version_text(session.version); }, "Print the version");
   app->fallthrough();
   app->require_subcommand(1);
   app->footer(help_text("muster"));
@@ -137,11 +157,12 @@ std::unique_ptr<CLI::App> make_app(Session& session) {
   return app;
 }
 
-int run_program(int argc, char** argv) {
+int run_program(int argc, char** argv, const char* version) {
   signal(SIGPIPE, SIG_DFL);  // if the reader of stdout ends, such as head, the program ends quietly
   if (const auto exit = become_data(argc, argv)) return *exit;
   Interrupts::instance();
   Session session;
+  session.version = version;
   const auto app = make_app(session);
   if (argc < 2) {
     std::cerr << app->help();

@@ -83,7 +83,7 @@ Looks look_at(const SourceText& program) {
 }
 
 /// One command of a shell script that starts a program of the folder.
-struct Start {
+struct ProgramStart {
   std::string program, starter = "python", script;
   unsigned processes = 1;
   bool asks_slurm = false;
@@ -110,10 +110,10 @@ bool is_plain(const std::string& word) {
 }
 
 /// The start in one whole command line. `tasks`: the script's #SBATCH --ntasks-per-node.
-std::optional<Start> start_in(const std::vector<std::string>& words, unsigned tasks) {
+std::optional<ProgramStart> start_in(const std::vector<std::string>& words, unsigned tasks) {
   const auto program = std::ranges::find_if(words, is_python);
   if (program == words.end() || words.front().starts_with("#")) return std::nullopt;
-  Start start;
+  ProgramStart start;
   start.program = fs::path(*program).filename().native();
   const std::vector<std::string> before(words.begin(), program);
   const auto has = [&](std::string_view word) {
@@ -139,8 +139,8 @@ std::optional<Start> start_in(const std::vector<std::string>& words, unsigned ta
 }
 
 /// The starts in a script, in its order.
-std::vector<Start> starts_in(const SourceText& script) {
-  std::vector<Start> starts;
+std::vector<ProgramStart> starts_in(const SourceText& script) {
+  std::vector<ProgramStart> starts;
   std::string whole;
   unsigned tasks = 0;
   bool asks_slurm = false;
@@ -188,12 +188,14 @@ std::vector<SourceText> sources_in(const fs::path& folder) {
 }
 
 std::optional<TrainerFound> find_trainer(const std::vector<SourceText>& sources) {
-  std::vector<Start> starts;
+  std::vector<ProgramStart> starts;
   for (const auto& source : sources) {
     if (is_python(source.name)) continue;
     for (auto& start : starts_in(source)) starts.push_back(std::move(start));
   }
-  const auto start_of = [&](const std::string& program) { return std::ranges::find(starts, program, &Start::program); };
+  const auto start_of = [&](const std::string& program) {
+    return std::ranges::find(starts, program, &ProgramStart::program);
+  };
   const SourceText* best = nullptr;
   Looks looks;
   std::vector<std::string> all;

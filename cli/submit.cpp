@@ -133,7 +133,7 @@ int submit_job(Session& session, const SubmitOptions& options, const Request& wa
   return kSuccess;
 }
 
-std::string jobs_text(const muster::v1::SubmitSweepResponse& response) {
+std::string submitted_jobs_text(const muster::v1::SubmitSweepResponse& response) {
   const auto& ids = response.job_ids();
   const auto count = core::count_text(static_cast<std::size_t>(ids.size()), "job");
   if (ids.empty()) return count;
@@ -195,7 +195,7 @@ int submit_sweep(Session& session, const SubmitOptions& options, const Request& 
   const auto response = submit_surely(client, &JobStub::SubmitSweep, call, kSweepLimit);
   print_answer(options, response, response.sweep());
   const auto parallel = request.parallel > 0 ? ", " + std::to_string(request.parallel) + " at a time" : "";
-  std::cerr << "muster: submitted sweep " << response.sweep() << ": " << jobs_text(response) << parallel
+  std::cerr << "muster: submitted sweep " << response.sweep() << ": " << submitted_jobs_text(response) << parallel
             << "; compare them with muster results --sweep " << response.sweep() << "\n";
   return options.wait ? wait_for_all(client, response) : kSuccess;
 }

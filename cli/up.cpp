@@ -129,10 +129,10 @@ int run_down(Session& session, const DownOptions& options) {
   return kSuccess;
 }
 
-int tell_down(Client& client, bool json) {
+int tell_down(Client& client, bool wants_json) {
   const auto& config = client.config();
   const auto why = client.unreachable_text();
-  if (json) {
+  if (wants_json) {
     print_json(with_version({{"up", false}, {"reason", why}, {"data_folder", config.data_folder.native()}}));
   } else {
     std::cout << "down: " << why << "\n" << std::flush;

@@ -31,7 +31,7 @@ std::string words_of(const base::CommandResult& result) {
 }
 
 void must_do(std::vector<std::string> words) {
-  const auto name = joined(words, " ");
+  const auto name = base::joined(words, " ");
   const auto result = ask_systemd(std::move(words));
   if (!result.succeeded()) throw Failure(kUsage, name + ": " + words_of(result));
 }
@@ -87,7 +87,7 @@ std::string UserService::why_not() const {
 std::string UserService::unit_text(const std::vector<std::string>& command, const fs::path& log,
                                    const std::vector<std::pair<std::string, std::string>>& environment) {
   std::string words;
-  for (const auto& word : command) append(words, quoted_word(word, true), " ");
+  for (const auto& word : command) base::append(words, quoted_word(word, true), " ");
   std::string variables;
   for (const auto& [name, value] : environment)
     variables += "Environment=" + quoted_word(name + "=" + value, false) + "\n";

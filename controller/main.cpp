@@ -36,6 +36,7 @@
 #include "controller/rpc/rpc_server.h"
 #include "controller/service/controller_impl.h"
 #include "controller/store/sqlite_store.h"
+#include "muster_version.h"
 
 namespace {
 
@@ -317,7 +318,7 @@ void log_without_waiting(const std::string& file) {
 int main(int argc, char** argv) {
   Flags flags;
   CLI::App app{"musterd: accepts training jobs, runs them, watches every rank and starts them again"};
-  app.set_version_flag("--version", MUSTER_VERSION);
+  app.set_version_flag("--version", "musterd " MUSTER_VERSION_TEXT);
   const auto add = [&app](const char* name, auto& value, const char* type, const char* meaning) {
     return app.add_option(name, value, meaning)->type_name(type)->capture_default_str();
   };

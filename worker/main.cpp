@@ -1,5 +1,6 @@
 // muster-worker: one rank of a run. Its exit code tells the controller how it ended; see spec/exit_codes.h.
 #include <ATen/Parallel.h>
+#include <torch/headeronly/version.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +18,7 @@
 #include "base/fd.h"
 #include "base/numbers.h"
 #include "base/usage_error.h"
+#include "muster_version.h"
 #include "spec/exit_codes.h"
 #include "worker/plan/plan_command.h"
 #include "worker/recipes/registry.h"
@@ -35,6 +37,7 @@ One rank of a training run. musterd starts it; by hand, start one process a rank
   --memory BYTES    of a plan: what a rank may use; then the plan says whether it fits, and what would
   --memory-of TEXT  of a plan: where that number comes from, for people
   --gpu             of a plan: each rank has a GPU, and --memory is a GPU's
+  --version         the versions of this program and of LibTorch
   --help            this text
 
 Environment
@@ -54,8 +57,8 @@ data is wrong, don't start me again; 1 anything else.
 )";
 
 struct Arguments {
-  std::string file;  // the run file; may be empty with `help`
-  bool help = false, plan = false;
+  std::string file;  // the run file; may be empty with `help` and `version`
+  bool help = false, version = false, plan = false;
   worker::Limit limit{.what = "--memory"};  // of a plan; 0 bytes: none
 };
 
@@ -67,16 +70,18 @@ std::int64_t bytes_of(const std::string& text) {
 
 /// Throws UsageError.
 Arguments parse_arguments(int argc, char** argv, const std::string& from_environment) {
-  constexpr auto kKnown =
-      std::to_array<base::Option>({{"--run-file"}, {"--plan", false}, {"--memory"}, {"--memory-of"}, {"--gpu", false}});
+  constexpr auto kKnown = std::to_array<base::Option>(
+      {{"--run-file"}, {"--plan", false}, {"--memory"}, {"--memory-of"}, {"--gpu", false}, {"--version", false}});
   const auto line = base::read_arguments(argc, argv, kKnown);
-  Arguments out{.file = from_environment, .help = line.help, .plan = line.has("--plan")};
+  Arguments out{
+      .file = from_environment, .help = line.help, .version = line.has("--version"), .plan = line.has("--plan")};
   if (!line.words.empty()) throw base::UsageError("\"" + line.words.front() + "\" is one argument too many");
   if (const auto* file = line.find("--run-file")) out.file = *file;
   if (const auto* memory = line.find("--memory")) out.limit.bytes = bytes_of(*memory);
   if (const auto* of = line.find("--memory-of")) out.limit.what = *of;
   out.limit.of_gpu = line.has("--gpu");
-  if (out.file.empty() && !out.help) throw base::UsageError("no run file: give one with --run-file or MUSTER_RUN_FILE");
+  if (out.file.empty() && !out.help && !out.version)
+    throw base::UsageError("no run file: give one with --run-file or MUSTER_RUN_FILE");
   return out;
 }
 
@@ -117,6 +122,10 @@ int main(int argc, char** argv) {
     const Arguments arguments = parse_arguments(argc, argv, environment.run_file);
     if (arguments.help) {
       std::fputs(kHelp, stdout);
+      return spec::kExitDone;
+    }
+    if (arguments.version) {
+      std::puts("muster-worker " MUSTER_VERSION_TEXT ", LibTorch " TORCH_VERSION);
       return spec::kExitDone;
     }
     if (arguments.plan) {

@@ -18,6 +18,7 @@
 #include "base/arguments.h"
 #include "base/numbers.h"
 #include "base/usage_error.h"
+#include "muster_version.h"
 #include "spec/exit_codes.h"
 #include "spec/variables.h"
 
@@ -43,7 +44,7 @@ struct Arguments {
   std::string local;  // an attempt on this machine
   std::string set;    // of an element of an array
   std::uint32_t index = 0;
-  bool help = false, prepares = false, started_by_musterd = false;
+  bool help = false, version = false, prepares = false, started_by_musterd = false;
   std::filesystem::path oom_counter = base::OomWatch::best_counter_file();
 };
 
@@ -54,7 +55,8 @@ Arguments read_arguments(int argc, char** argv) {
                                                        {"--prepare", false},
                                                        {"--local"},
                                                        {"--started-by-musterd", false},
-                                                       {"--oom-counter"}});
+                                                       {"--oom-counter"},
+                                                       {"--version", false}});
   const auto line = base::read_arguments(argc, argv, kKnown);
   const auto value_of = [&](std::string_view name) {
     const auto* value = line.find(name);
@@ -64,9 +66,10 @@ Arguments read_arguments(int argc, char** argv) {
                       .local = value_of("--local"),
                       .set = value_of("--set"),
                       .help = line.help,
+                      .version = line.has("--version"),
                       .prepares = line.has("--prepare"),
                       .started_by_musterd = line.has("--started-by-musterd")};
-  if (line.help) return arguments;
+  if (line.help || arguments.version) return arguments;
   if (!line.words.empty()) throw base::UsageError("\"" + line.words.front() + "\" is one argument too many");
   if (line.has("--oom-counter")) arguments.oom_counter = value_of("--oom-counter");
   const auto index = base::whole_number<std::uint32_t>(value_of("--index"));
@@ -91,6 +94,10 @@ int main(int argc, char** argv) {
     const auto arguments = read_arguments(argc, argv);
     if (arguments.help) {
       std::fputs(kHelp, stdout);
+      return 0;
+    }
+    if (arguments.version) {
+      std::puts("muster-agent " MUSTER_VERSION_TEXT);
       return 0;
     }
     if (!arguments.local.empty()) {
