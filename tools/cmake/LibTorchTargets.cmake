@@ -4,7 +4,7 @@
 #   libtorch::cpu       headers, libtorch_cpu and libc10
 #   libtorch::cuda      also libtorch_cuda and libc10_cuda (only with CUDA)
 #
-# A function that fails sets the variable `problem` of its caller to a text for people.
+# A function that fails sets the variable `muster_problem` of its caller to a text for people.
 include_guard(GLOBAL)
 
 set(MUSTER_LIBTORCH "$ENV{MUSTER_LIBTORCH}" CACHE PATH "LibTorch's folder, the one that holds include/ and lib/")
@@ -22,9 +22,9 @@ function(muster_find_libtorch variable)
   set(${variable} "${folder}" PARENT_SCOPE)
   set(remedy "point MUSTER_LIBTORCH at a folder with include/ and lib/")
   if(NOT folder)
-    set(problem "no LibTorch: MUSTER_LIBTORCH is not set, and the python3 in PATH has no package torch: ${remedy}" PARENT_SCOPE)
+    set(muster_problem "no LibTorch: MUSTER_LIBTORCH is not set, and the python3 in PATH has no package torch: ${remedy}" PARENT_SCOPE)
   elseif(NOT EXISTS "${folder}/lib/libtorch_cpu.so")
-    set(problem "no LibTorch in ${folder}: ${remedy}" PARENT_SCOPE)
+    set(muster_problem "no LibTorch in ${folder}: ${remedy}" PARENT_SCOPE)
   endif()
 endfunction()
 
@@ -40,7 +40,7 @@ function(muster_libtorch_version variable folder)
   list(JOIN numbers "." version)
   set(${variable} "${version}" PARENT_SCOPE)
   if(NOT version)
-    set(problem "no version of LibTorch in ${folder}/include: point MUSTER_LIBTORCH at a whole LibTorch" PARENT_SCOPE)
+    set(muster_problem "no version of LibTorch in ${folder}/include: point MUSTER_LIBTORCH at a whole LibTorch" PARENT_SCOPE)
   endif()
 endfunction()
 
@@ -73,7 +73,7 @@ function(muster_libtorch_targets folder)
   find_library(MUSTER_CUDART NAMES libcudart.so.13 cudart PATHS "${MUSTER_CUDA_HEADERS}/nvidia/cu13/lib" /usr/local/cuda/lib64
                NO_DEFAULT_PATH)
   if(NOT MUSTER_CUDA_INCLUDE OR NOT MUSTER_NCCL_INCLUDE OR NOT MUSTER_CUDART)
-    set(problem "no cuda_runtime_api.h, nccl.h or libcudart.so.13 in ${MUSTER_CUDA_HEADERS}: set MUSTER_CUDA_HEADERS to where \
+    set(muster_problem "no cuda_runtime_api.h, nccl.h or libcudart.so.13 in ${MUSTER_CUDA_HEADERS}: set MUSTER_CUDA_HEADERS to where \
 the wheels of tools/deps/cuda.txt are (./dev build --preset cuda fetches them)" PARENT_SCOPE)
     return()
   endif()
