@@ -2,7 +2,7 @@
 JSON.
 Method: both are configured in their own folder, with every other package hidden that CMake could find. The compiled files
 may have read only headers of LibTorch, of that JSON, of the compiler and of the C library. The engine's tests pass where
-GoogleTest is installed too. The worker trains two ranks by itself.
+GoogleTest is installed too, and package_test.py passes on what this build installs. The worker trains two ranks by itself.
 
 Usage: alone_test.py SOURCES BUILD_FOLDER LIBTORCH MUSTER_DATA
 """
@@ -82,6 +82,7 @@ class Alone(unittest.TestCase):
         self.expect_nothing_foreign(folder, "CMakeFiles/fsdp.dir/")
         said = run("ctest", "--test-dir", folder, "-j2", "-R", "Streams[.]|StepGraph", "--no-tests=error")
         self.assertRegex(said, "100% tests passed, 0 tests failed out of [1-9]")
+        run(sys.executable, "-B", SOURCES / "tests" / "fsdp" / "package_test.py", SOURCES, folder, LIBTORCH)
 
     def test_the_worker_without_a_controller_trains(self):
         folder = BUILD.with_name(BUILD.name + "-worker")  # as deep as the preset's, for ccache

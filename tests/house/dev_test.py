@@ -30,7 +30,8 @@ class Project(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name).resolve()
         self.project = self.folder / "project"
-        for name in ("dev", "tools/setup.sh", "tools/changed_files.py", "tools/test_summary.py", "tools/cmake/Deps.cmake", "tools/cmake/LibTorch.cmake", "CMakePresets.json"):
+        for name in ("dev", "tools/setup.sh", "tools/changed_files.py", "tools/test_summary.py", "tools/cmake/Deps.cmake", "tools/cmake/LibTorch.cmake", "tools/cmake/LibTorchTargets.cmake",
+                     "CMakePresets.json"):
             (self.project / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.project / name)
         for file in (ROOT / "tools" / "testing").glob("*.py"):
@@ -47,6 +48,9 @@ class Project(unittest.TestCase):
         folder = self.folder / name
         (folder / "lib").mkdir(parents=True)
         (folder / "lib" / "libtorch_cpu.so").touch()
+        header = folder / "include" / "torch" / "headeronly" / "version.h"
+        header.parent.mkdir(parents=True)
+        header.write_text("#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 11\n#define TORCH_VERSION_PATCH 0\n")
         return folder
 
     def dev(self, *arguments, cwd=None, **variables):
