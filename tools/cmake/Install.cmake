@@ -12,7 +12,10 @@ if(MUSTER_WITH_CONTROLLER)
       ${PROJECT_VERSION} COMMAND_ERROR_IS_FATAL ANY)" COMPONENT control)
   install(DIRECTORY python/muster python/hydra_plugins DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/muster/python COMPONENT control
           FILES_MATCHING PATTERN "*.py" PATTERN "py.typed")
-  install(FILES README.md CHANGELOG.md LICENSE deploy/ADMIN.md deploy/partitions.toml deploy/slurm.conf.excerpt
+  # Lmod takes the file in Lua, Environment Modules the one in Tcl.
+  install(FILES deploy/modulefile.tcl DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/modulefiles/muster RENAME ${PROJECT_VERSION} COMPONENT control)
+  install(FILES deploy/modulefile.lua DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/modulefiles/muster RENAME ${PROJECT_VERSION}.lua COMPONENT control)
+  install(FILES README.md CHANGELOG.md LICENSE deploy/ADMIN.md deploy/muster.def deploy/partitions.toml deploy/slurm.conf.excerpt
           DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT control)
   install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT control PATTERN "__pycache__" EXCLUDE)
 endif()

@@ -1,11 +1,12 @@
 """Builds what people install, and tests what it built. ./dev package calls it after the programs are built.
 
 Usage: python3 -B -m package KIND... --build FOLDER --output FOLDER, from tools/
-KIND: archives, wheels, deb, rpm, or all. Prints each file with its size and what it needs; all also writes these into
+KIND: archives, wheels, deb, rpm, images, or all. Prints each file with its size and what it needs; all also writes these into
 docs/install.md.
 """
 
 import argparse
+import functools
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from . import archive, debian, elf, proof, rpm
+from . import archive, debian, elf, images, proof, rpm
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FLOOR = (2, 34)  # RHEL 9; Ubuntu 22.04 has 2.35
@@ -71,6 +72,7 @@ class Package:
         folder = archive.with_own_libc(self.tree(), self.work / f"{self.name}-own-libc")
         own = self.told(archive.pack(folder, self.output / f"{folder.name}.tar.gz"), "any Linux, with its own C library")
         proof.archives(plain, own, self.work)
+        proof.modules(self.tree(), self.work)
 
     def wheels(self):
         build = [sys.executable, "-B", ROOT / "tools/python_wheel.py", ROOT / "python", self.output]
@@ -82,10 +84,14 @@ class Package:
         subprocess.run(build, check=True, stdout=subprocess.DEVNULL)  # for machines that the other one does not fit
         proof.wheel(wheel, PLATFORM, self.work)
 
-    def deb(self):
+    @functools.cached_property
+    def debian_package(self):
         root = self.work / "deb"
         installed(self.build, root, "/usr")
-        package = debian.build(root, self.output, self.version, elf.text_of(FLOOR))
+        return debian.build(root, self.output, self.version, elf.text_of(FLOOR))
+
+    def deb(self):
+        package = self.debian_package
         self.told(package, f"glibc {elf.text_of(FLOOR)} or newer, systemd where it is there")
         proof.deb(package, self.work)
 
@@ -96,8 +102,13 @@ class Package:
         self.told(package, f"glibc {elf.text_of(FLOOR)} or newer, systemd where it is there")
         proof.rpm(package, self.work)
 
+    def images(self):
+        image = images.build(self.debian_package, self.output, self.work, self.version)
+        self.told(image, "podman, docker, Kubernetes or Apptainer")
+        proof.image(image, self.version, self.work)
 
-KINDS = ["archives", "wheels", "deb", "rpm"]
+
+KINDS = ["archives", "wheels", "deb", "rpm", "images"]
 
 
 def main():

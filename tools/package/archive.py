@@ -16,8 +16,8 @@ C_LIBRARY = [LOADER, "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", 
              "libnss_files.so.2", "libnss_dns.so.2"]
 
 
-def pack(folder, archive):
-    """A .tar.gz of a folder; the same files give the same bytes."""
+def add(tar, folder, prefix):
+    """Adds what is in a folder, in order and without owners and times: the same files give the same bytes."""
     def plain(entry):
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = "root"
@@ -25,12 +25,16 @@ def pack(folder, archive):
         entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
         return entry
 
+    for path in [*([folder] if prefix.name else []), *sorted(folder.rglob("*"))]:
+        tar.add(path, prefix / path.relative_to(folder), recursive=False, filter=plain)
+
+
+def pack(folder, archive):
+    """A .tar.gz of a folder, with the folder's name before all names."""
     part = archive.with_name(archive.name + ".part")
     with open(part, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed, \
             tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        tar.add(folder, folder.name, recursive=False, filter=plain)
-        for path in sorted(folder.rglob("*")):
-            tar.add(path, folder.name + "/" + str(path.relative_to(folder)), recursive=False, filter=plain)
+        add(tar, folder, pathlib.PurePath(folder.name))
     part.rename(archive)
     return archive
 

@@ -13,7 +13,7 @@ Architecture: amd64
 Section: admin
 Priority: optional
 Maintainer: muster <muster@localhost>
-Depends: libc6 (>= {glibc})
+Depends: libc6 (>= {glibc}), passwd
 Pre-Depends: init-system-helpers
 Recommends: python3
 Suggests: slurm-client
@@ -53,7 +53,8 @@ if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
 
 
 def system_files(root):
-    """What a package has beside what CMake installs below /usr."""
+    """What a package has beside what CMake installs below /usr. A package's programs are found without a module."""
+    shutil.rmtree(root / "usr/share/modulefiles")
     for source, place, mode in ((DEPLOY / "musterd.service", "usr/lib/systemd/system/musterd.service", 0o644),
                                 (DEPLOY / "musterd.env", "etc/muster/musterd.env", 0o644)):
         file = root / place

@@ -5,6 +5,7 @@ own child or belongs to a root file system of its own, and ends with it.
 """
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -16,8 +17,10 @@ import tarfile
 import time
 
 from . import elf
+from .bootstrap import debian
 
-FIRST_MINUTES = pathlib.Path(__file__).resolve().parents[2] / "docs/first-ten-minutes.md"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FIRST_MINUTES = ROOT / "docs/first-ten-minutes.md"
 MOST_SECONDS = 60  # of the first minute
 USER = 65533  # has no name anywhere
 HOME = "/home/user"
@@ -43,25 +46,6 @@ done
 
 def say(text):
     print(f"  {text}", flush=True)
-
-
-def source_of_debian():
-    """The mirror that this machine takes its packages from."""
-    for file in [pathlib.Path("/etc/apt/sources.list"), *pathlib.Path("/etc/apt/sources.list.d").glob("*")]:
-        found = re.search(r"^(?:URIs:|deb(?: \[.*?\])?) *(\S+://\S*debian/?)\s", file.read_text() if file.is_file() else "", re.MULTILINE)
-        if found:
-            return found.group(1)
-    raise SystemExit("package: no mirror of Debian in /etc/apt")
-
-
-def debian(release, work):
-    """A root file system of that release of Debian, made once."""
-    archive = work / f"{release}.tar"
-    if not archive.exists():
-        key = "/usr/share/keyrings/debian-archive-keyring.gpg"
-        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", '--aptopt=APT::Sandbox::User "root"', release, archive,
-                        f"deb [signed-by={key}] {source_of_debian()} {release} main"], check=True)
-    return archive
 
 
 def unpack(archive, folder):
@@ -127,12 +111,18 @@ class Home:
             raise SystemExit(f"package: {name} {' '.join(words)} in {self.root.name}: {done.returncode}, want {status}\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr
 
+    def daemon_command(self):
+        return self.command("musterd", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+
+    def end_daemon(self, musterd):
+        musterd.terminate()
+        musterd.wait(60)
+
     @contextlib.contextmanager
-    def daemon(self, *options):
+    def daemon(self):
         log = self.folder / "musterd.log"
         with open(log, "w") as out:
-            musterd = subprocess.Popen(self.command("musterd", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *options),
-                                       env=self.environment, stdout=out, stderr=out)
+            musterd = subprocess.Popen(self.daemon_command(), env=self.environment, stdout=out, stderr=out)
         try:
             until = time.monotonic() + 60
             while "is ready" not in log.read_text():
@@ -141,8 +131,7 @@ class Home:
                 time.sleep(0.1)
             yield musterd
         finally:
-            musterd.terminate()
-            musterd.wait(60)
+            self.end_daemon(musterd)
 
     def first_job(self):
         """A job whose first attempt is killed comes back and succeeds, with its curve. Returns its seconds."""
@@ -159,6 +148,70 @@ class Home:
         if not re.search(r"^\s*2\s+60\b", metrics, re.MULTILINE):
             raise SystemExit(f"package: step 60 is not among the metrics in {self.root.name}:\n{metrics}")
         return time.monotonic() - begin
+
+
+class Container(Home):
+    """An unpacked image, started as a runtime starts it: processes, mounts, network and host name of its own, and its entry
+    point as process 1 and as the image's user. Commands enter it as `podman exec` does."""
+
+    def __init__(self, bundle, host):
+        process = json.loads((bundle / "config.json").read_text())["process"]
+        super().__init__(bundle / "rootfs", "/usr/bin", home="/tmp", user=process["user"]["uid"])
+        self.environment = dict(pair.split("=", 1) for pair in process["env"])
+        self.host, self.entry, self.place, self.first = host, process["args"], process["cwd"], None
+
+    def daemon_command(self):
+        # The address stands for the one at which a published port arrives.
+        ready = 'hostname "$0" && ip link set lo up && ip address add 192.0.2.1/32 dev lo && exec unshare "$@"'
+        return ["unshare", "--net", "--uts", "sh", "-c", ready, self.host, "--pid", "--fork", "--kill-child", "--mount-proc", f"--root={self.root}",
+                f"--wd={self.place}", f"--setgid={self.user}", f"--setuid={self.user}", *self.entry]
+
+    def first_process(self, outer):
+        return int(pathlib.Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text())
+
+    @contextlib.contextmanager
+    def daemon(self):
+        with super().daemon() as outer:
+            self.first = self.first_process(outer)
+            yield self.first
+
+    def end_daemon(self, outer):
+        """A runtime ends process 1, and the kernel ends the others. unshare ends process 1 when it is killed itself."""
+        try:
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(self.first_process(outer), signal.SIGTERM)
+            outer.wait(60)
+        finally:
+            outer.kill()
+
+    def command(self, name, *words):
+        return ["nsenter", f"--target={self.first}", "--pid", "--mount", "--net", "--uts", "--root", "--wd",
+                f"--setgid={self.user}", f"--setuid={self.user}", f"{self.programs}/{name}", *words]
+
+    def names(self):
+        """The names of all processes in the container, also of those that ended and were not reaped."""
+        found = set()
+        for file in pathlib.Path(f"/proc/{self.first}/root/proc").glob("[0-9]*/comm"):
+            with contextlib.suppress(OSError):
+                found.add(file.read_text().strip())
+        return found
+
+
+class Apptainer(Home):
+    """An unpacked image as Apptainer runs it: the scripts of deploy/muster.def, as the caller, with the image's variables and
+    the caller's home."""
+
+    def __init__(self, bundle, definition):
+        super().__init__(bundle / "rootfs", "/bin")
+        parts = re.split(r"^%(\w+)\n", definition.read_text(), flags=re.MULTILINE)
+        self.parts = dict(zip(parts[1::2], parts[2::2]))
+        self.environment = {**Container(bundle, "").environment, "HOME": self.home}
+
+    def section(self, section, name, *words):
+        return super().command("sh", "-ec", self.parts["environment"] + self.parts[section], name, *words)
+
+    def command(self, name, *words):
+        return self.section("startscript" if name == "musterd" else "runscript", name, *words)
 
 
 def try_archive(archive, root, linked):
@@ -224,6 +277,46 @@ def first_minute(file, work):
         raise SystemExit(f"package: muster uninstall --yes: {left.returncode}\n{left.stdout}{left.stderr}")
 
 
+# Both programs for modules must put the variables back, also one that was not set.
+MODULES = """. "$1"
+set -ex
+shown() { declare -p PATH MANPATH PYTHONPATH 2>&1 || true; }
+module use "$2"
+unset MANPATH
+before=$(shown)
+module load muster
+[ "$(command -v muster)" = /opt/moved/bin/muster ]
+muster --version
+[ "$PYTHONPATH" = /opt/moved/share/muster/python ]
+[[ "$MANPATH" =~ ^/opt/moved/share/man::?$ ]]
+[ -e "$PYTHONPATH/muster/__init__.py" ]
+[ -e "${MANPATH%%:*}/man1/muster.1" ]
+module unload muster
+[ "$(shown)" = "$before" ]
+"""
+
+
+def modules(tree, work):
+    """The module files of an archive's folder, which was moved, also through a link from a site's own folder."""
+    for name, package, start in (("Environment Modules", "environment-modules", "modules.sh"), ("Lmod", "lmod", "lmod.sh")):
+        root = work / f"root-{package}"
+        unpack(debian("bookworm", work, package), root)
+        shutil.copytree(tree, root / "opt/moved")
+        (root / "site").mkdir()
+        (root / "site/muster").symlink_to("/opt/moved/share/modulefiles/muster")
+        with mounted(root):
+            home = Home(root, "/usr/bin")
+            (home.folder / "modules.sh").write_text(MODULES)
+            for place in ("/opt/moved/share/modulefiles", "/site"):
+                home.run("bash", f"{HOME}/modules.sh", f"/etc/profile.d/{start}", place)
+            # A copy elsewhere finds no programs, and says so.
+            shutil.copytree(tree / "share/modulefiles", root / "copy")
+            said = home.run("bash", "-c", f". /etc/profile.d/{start}; module use /copy; module load muster; ! command -v muster")
+        if "/bin/muster is no program" not in said:
+            raise SystemExit(f"package: the module file for {name} does not say that it was copied: {said}")
+        say(f"{name} loads the module in a moved folder, also through a link, and takes it back")
+
+
 def wheel(file, platform, work):
     """An ordinary user installs it into an empty virtual environment and runs a first job; auditwheel agrees."""
     first_minute(file, work)
@@ -274,3 +367,48 @@ def rpm(file, work):
         if (root / "usr/bin/musterd").exists() or not (root / "var/lib/muster").is_dir():
             raise SystemExit(f"package: {file.name} leaves programs behind, or removes data")
     say(f"{file.name}: installed, first job, upgraded and removed")
+
+
+def wait_for(what, is_there):
+    until = time.monotonic() + 60
+    while not is_there():
+        if time.monotonic() > until:
+            raise SystemExit(f"package: waited 60 s for {what}")
+        time.sleep(0.1)
+
+
+# The first attempt stays until its container ends.
+ENDLESS = """name = "endless"
+command = ["/bin/sh", "-c", '[ "$MUSTER_ATTEMPT" != 1 ] || { echo > /tmp/runs; exec sleep 600; }']
+"""
+
+
+def image(file, version, work):
+    """skopeo checks all digests, umoci applies the layers, and a container of it runs the first job. Another container with the
+    same data goes on with the job of one that was killed."""
+    layout, bundle = work / "read-image", work / "bundle"
+    subprocess.run(["skopeo", "copy", "--quiet", f"oci-archive:{file}", f"oci:{layout}:{version}"], check=True)
+    for transport in ("oci-archive", "docker-archive"):
+        told = json.loads(subprocess.run(["skopeo", "inspect", f"{transport}:{file}"], check=True, capture_output=True, text=True).stdout)
+        if told["Labels"]["org.opencontainers.image.version"] != version:
+            raise SystemExit(f"package: {file.name} as {transport} has other labels: {told['Labels']}")
+    subprocess.run(["umoci", "unpack", "--image", f"{layout}:{version}", bundle], check=True)
+    container = Container(bundle, "first-host")
+    seconds = container.first_job()
+    (container.folder / "endless.toml").write_text(ENDLESS)
+    with container.daemon() as first:
+        container.run("muster", "--address", "192.0.2.1:7600", "submit", "/tmp/endless.toml")
+        wait_for("the endless job of the image", (container.folder / "runs").exists)
+        os.kill(first, signal.SIGKILL)
+    second = Container(bundle, "second-host")
+    with second.daemon():
+        second.run("muster", "wait", "2")
+        wait_for("the agents of the image to end and to be reaped", lambda: "muster-agent" not in second.names())
+    with mounted(bundle / "rootfs"):
+        definition = ROOT / "deploy/muster.def"
+        caller = Apptainer(bundle, definition)
+        caller.first_job()
+        subprocess.run(caller.section("test", "test"), env=caller.environment, check=True, stdout=subprocess.DEVNULL)
+    if f"\nFrom: {file.name}\n" not in definition.read_text():
+        raise SystemExit(f"package: {definition} begins from another file than {file.name}")
+    say(f"{file.name}: skopeo and umoci agree with it; the first job ran in a container, in {seconds:.1f} s; a killed container's job came back")
