@@ -33,6 +33,7 @@ class FakeController : public test::UnscriptedController {
     job.set_state("running");
     job.mutable_spec()->mutable_resources()->set_nodes(1);
     job.mutable_spec()->mutable_resources()->set_ranks_per_node(ranks);
+    job.set_ranks_total(ranks);
     auto* attempt = job.add_attempts();
     attempt->set_number(1);
     attempt->set_state("running");
