@@ -98,8 +98,8 @@ exit "$muster_exit"
 TEST(BatchScript, ACommandInTheScriptGetsTheSignalsThatTheScriptGetsAlone) {
   const TemporaryFolder folder;
   auto s = script_of({"bash", "-c",
-                      "trap 'echo usr1; exit 7' USR1; trap 'echo term' TERM; kill -TERM $PPID; kill -USR1 $PPID; "
-                      "while :; do sleep 0.02; done"});
+                      "trap 'echo usr1; exit 7' USR1; trap 'echo term' TERM; kill -TERM $PPID; "
+                      "while :; do kill -USR1 $PPID; sleep 0.02; done"});
   s.launch.in_script = true;
   EXPECT_THAT(render(s), Not(HasSubstr("srun")));
   const auto file = folder.path() / "script";
