@@ -169,6 +169,23 @@ void add_started_by(std::vector<ProcessStat>& found, std::vector<ProcessStat>& o
   }
 }
 
+ProcessStatus process_status(std::int64_t pid) {
+  ProcessStatus out;
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name, word;
+    words >> name;
+    if (name == "NSpid:") {
+      while (words >> word) out.own_pid = word;
+    } else if (name == "SigCgt:" && words >> word) {
+      std::from_chars(word.data(), word.data() + word.size(), out.caught, 16);
+    }
+  }
+  if (out.own_pid.empty()) out.own_pid = std::to_string(pid);
+  return out;
+}
+
 std::string boot_id() {
   constexpr const char* kFile = "/proc/sys/kernel/random/boot_id";
   const Fd file(::open(kFile, O_RDONLY | O_CLOEXEC));

@@ -68,6 +68,16 @@ std::string real_path(const std::string& path);
 /// members of sessions that they lead, and theirs. Takes them from `others`.
 void add_started_by(std::vector<ProcessStat>& found, std::vector<ProcessStat>& others);
 
+/// The status of a process, as /proc has it.
+struct ProcessStatus {
+  std::string own_pid;       // the number that it has for itself, which differs in a container
+  std::uint64_t caught = 0;  // the signals that it has handlers for: bit n - 1 for signal n
+
+  bool catches(int signal) const { return ((caught >> (signal - 1)) & 1) != 0; }
+};
+/// A process that is gone has no handlers, and its number.
+ProcessStatus process_status(std::int64_t pid);
+
 /// Changes with every boot of the machine. Throws std::system_error when it cannot be read.
 std::string boot_id();
 

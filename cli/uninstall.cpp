@@ -137,7 +137,7 @@ void show_plan(const fs::path& data, const UserService& service, const fs::path&
   }
   if (service.is_written()) print_path("goes", service.file().native());
   if (fs::exists(configuration, none)) print_path("goes", configuration.native());
-  print_entry("programs", programs_text(fs::read_symlink("/proc/self/exe").parent_path()));
+  print_entry("programs", programs_text(base::programs_folder()));
 }
 
 /// Removes what is musterd's in the folder, under musterd's own lock, so that none starts meanwhile. Says what is left.

@@ -3,9 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
-#include <fstream>
 
 #include "base/command.h"
 #include "base/process_table.h"
@@ -28,22 +26,11 @@ bool is_login_shell(const std::vector<std::string>& argv) {
   });
 }
 
-/// The process has a handler for the signal.
-bool catches(std::int64_t pid, int number) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  for (std::string line; std::getline(status, line);) {
-    if (!line.starts_with("SigCgt:")) continue;
-    const auto caught = std::strtoull(line.c_str() + sizeof("SigCgt:"), nullptr, 16);
-    return (caught >> (number - 1)) & 1;
-  }
-  return false;
-}
-
 }  // namespace
 
 void make_stand_ins(const fs::path& attempt_folder) {
   const auto folder = attempt_folder / kFolder;
-  const auto program = fs::read_symlink("/proc/self/exe");
+  const auto program = base::programs_folder() / base::own_program().filename();
   fs::create_directories(folder);
   for (const auto* name : kStandIns) {
     fs::remove(folder / name);
@@ -78,7 +65,7 @@ void ask_script(pid_t script, const std::string& slurm_job) {
   const bool on_slurm = !slurm_job.empty();
   for (const auto& one : all) {
     if (one.group != script || one.is_dead() || (on_slurm && one.name == "srun")) continue;
-    if (one.pid == script && waits && !catches(script, SIGTERM)) continue;
+    if (one.pid == script && waits && !base::process_status(script).catches(SIGTERM)) continue;
     ::kill(static_cast<pid_t>(one.pid), SIGTERM);
   }
   if (!on_slurm) return;

@@ -29,29 +29,6 @@ fs::path proc(pid_t pid, const char* name) {
   return fs::path("/proc") / std::to_string(pid) / name;
 }
 
-/// The number that the process has for itself, which differs in a container, and the signals that it has handlers for.
-struct Status {
-  std::string own_pid;
-  std::uint64_t caught = 0;
-};
-
-Status status_of(pid_t pid) {
-  Status out;
-  std::ifstream file(proc(pid, "status"));
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string name, word;
-    words >> name;
-    if (name == "NSpid:") {
-      while (words >> word) out.own_pid = word;
-    } else if (name == "SigCgt:" && words >> word) {
-      std::from_chars(word.data(), word.data() + word.size(), out.caught, 16);
-    }
-  }
-  if (out.own_pid.empty()) out.own_pid = std::to_string(pid);
-  return out;
-}
-
 /// The threads of a process, the main thread first.
 std::vector<pid_t> threads_of(pid_t pid) {
   std::vector<pid_t> threads;
@@ -108,8 +85,8 @@ bool is_python(pid_t pid) {
 }
 
 std::optional<std::string> stack_memory(pid_t pid) {
-  const auto status = status_of(pid);
-  if ((status.caught >> (protocol::kStackSignal - 1) & 1) == 0) return std::nullopt;
+  const auto status = base::process_status(pid);
+  if (!status.catches(protocol::kStackSignal)) return std::nullopt;
   const auto wanted = std::string("/memfd:") + protocol::kStackMemory + status.own_pid;
   std::error_code error;
   for (fs::directory_iterator entry(proc(pid, "fd"), error), end; !error && entry != end; entry.increment(error)) {
