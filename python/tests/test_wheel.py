@@ -86,7 +86,7 @@ class Wheel(unittest.TestCase):
         for arguments in ([], ["rust"], ["python", "now"]):
             done = self.package(*arguments)
             self.assertEqual((done.returncode, done.stdout), (1, ""))
-            self.assertRegex(done.stderr, "package: .*want archives, wheels, deb, rpm, all or python; see ./dev help")
+            self.assertRegex(done.stderr, "package: .*want archives, wheels, deb, rpm, images, all or python; see ./dev help")
         file = self.project / "python" / "pyproject.toml"
         text = file.read_text()
         for old, new, said in (("version =", "edition =", "project.edition: tools/python_wheel.py does not know this key"),
