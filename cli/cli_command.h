@@ -75,6 +75,8 @@ Define define_wait;                                                             
 Define define_cancel, define_requeue, define_hold, define_release, define_limit;  // control.cpp
 Define define_rm, define_prune;                                                   // control.cpp
 Define define_partitions, define_nodes, define_admin;                             // cluster.cpp
+Define define_admin_drain, define_admin_resume;                                   // maintenance.cpp
+Define define_admin_backup, define_admin_restore;                                 // maintenance.cpp
 Define define_dashboard;                                                          // dashboard.cpp
 Define define_help;                                                               // usage.cpp
 Define define_doctor;                                                             // doctor.cpp
@@ -220,6 +222,8 @@ std::optional<int> become_data(int argc, char** argv);
 std::string no_program(const std::string& name, const std::string& consequence);
 /// The file of a program of this project. Throws a Failure with no_program() if there is none.
 std::filesystem::path must_find(const std::string& name, const std::string& consequence);
+/// Becomes the program; `words` begin with its name. Throws a Failure if it cannot be started.
+[[noreturn]] void become(const std::filesystem::path& program, std::vector<std::string> words);
 
 // up.cpp
 

@@ -172,7 +172,9 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
     take(config.token_file, common::DataFolder(folder).token().native(), source);
     is_own_token = is_own_token || (config.token_file.source == source && is_of_this_user(folder));
   };
-  const auto here = fs::current_path();
+  std::error_code gone;
+  const auto here = fs::current_path(gone);
+  if (gone) throw Failure(kUsage, std::string(kNoWorkingFolder));
   if (flags.address) take(config.address, *flags.address, "--address");
   if (flags.token_file) {
     take(config.token_file, absolute(*flags.token_file, here, places), "--token-file");

@@ -10,6 +10,10 @@
 
 namespace cli {
 
+/// The message of a command that is run where the shell's folder was removed.
+inline constexpr std::string_view kNoWorkingFolder =
+    "this shell's folder was removed: cd to another one, and try again";
+
 /// The number of characters in a UTF-8 text. Combining and wide characters count as one.
 std::size_t width_of(std::string_view text);
 /// Makes the text safe for a terminal. Escape sequences are removed. Other control characters, and characters that

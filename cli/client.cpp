@@ -12,6 +12,7 @@
 #include "cli/cli_command.h"
 #include "cli/cli_text.h"
 #include "controller/net/address.h"
+#include "proto/wire/version.h"
 
 namespace cli {
 
@@ -157,9 +158,22 @@ bool Client::knock() {
 void Client::authorize(grpc::ClientContext& context) {
   if (token_.empty()) token_ = read_token(config_);
   context.AddMetadata("authorization", "Bearer " + token_);
+  context.AddMetadata(proto::kWireVersionKey, std::to_string(proto::kWireVersion));
   // A name that HTTP cannot carry is left out. The controller then goes by the address.
   const auto user = user_name();
   if (std::ranges::all_of(user, [](char c) { return c > ' ' && c <= '~'; })) context.AddMetadata("muster-user", user);
+}
+
+void Client::refuse_old_controller(const grpc::ClientContext& context) const {
+  const auto& metadata = context.GetServerInitialMetadata();
+  const auto found = metadata.find(proto::kWireVersionKey);
+  if (found == metadata.end()) return;
+  const auto version = proto::wire_version_of({found->second.data(), found->second.size()});
+  if (!version || *version >= proto::kOldestWireVersion) return;
+  throw Failure(kUnreachable, "the controller at " + address() + " is too old for this muster: it speaks version " +
+                                  std::to_string(*version) + " of the wire, and muster understands " +
+                                  std::to_string(proto::kOldestWireVersion) +
+                                  " and newer; upgrade musterd, or use the muster of its version");
 }
 
 grpc::Status Client::told_in_time(const grpc::Status& status, std::chrono::seconds limit) {
@@ -234,7 +248,8 @@ Failure Client::failure(const grpc::Status& status) const {
                                 ": use the token of its data folder (--token-file, MUSTER_TOKEN_FILE or MUSTER_TOKEN)"};
     case grpc::StatusCode::UNIMPLEMENTED:
       return {kUnreachable, "the controller at " + address() +
-                                " does not know this call: install the same version of muster and musterd"};
+                                " is older than this muster and does not know this call: upgrade musterd, or use the "
+                                "muster of its version"};
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return {kUnreachable, "the controller at " + address() + " has not answered in " + text +
                                 ": look at its log, or try again; muster doctor"};

@@ -104,7 +104,7 @@ class Client {
   const Config& config() const { return config_; }
   JobStub& jobs() { return *jobs_; }
 
-  /// Adds the token to a call.
+  /// Adds the token and the version of the wire to a call.
   void authorize(grpc::ClientContext& context);
 
   /// Calls `method` with this deadline. Throws failure() if the call fails.
@@ -122,7 +122,9 @@ class Client {
     grpc::ClientContext context;
     authorize(context);
     context.set_deadline(std::chrono::system_clock::now() + limit);
-    return told_in_time((stub<Stub>().*method)(&context, request, response), limit);
+    const auto status = (stub<Stub>().*method)(&context, request, response);
+    refuse_old_controller(context);
+    return told_in_time(status, limit);
   }
 
   /// The message and the exit code for a failed call.
@@ -141,6 +143,8 @@ class Client {
  private:
   void open();
   bool connect_once();
+  /// Throws a Failure if the answer to a call tells that the controller is too old.
+  void refuse_old_controller(const grpc::ClientContext& context) const;
   /// The status. If the deadline passed, its text tells the limit in place of gRPC's words.
   static grpc::Status told_in_time(const grpc::Status& status, std::chrono::seconds limit);
   /// Calls until there is an answer, at most ten seconds. Returns false if nobody listens any more.

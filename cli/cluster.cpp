@@ -378,13 +378,15 @@ int run_audit(Session& session, const AuditOptions& options) {
     return kSuccess;
   }
   for (const auto& entry : entries) {
-    std::cout << harmless(utc_text(entry.at()) + "  " + entry.user() + "  " + entry.action() + " " + entry.partition() +
-                          ": " + or_nothing(entry.before()) + " -> " + or_nothing(entry.after()))
+    std::cout << harmless(utc_text(entry.at()) + "  " + entry.user() + "  " + entry.action() +
+                          (entry.partition().empty() ? "" : " " + entry.partition()) + ": " +
+                          or_nothing(entry.before()) + " -> " + or_nothing(entry.after()))
               << "\n";
   }
   if (entries.empty()) {
     std::cerr << "muster: nobody has changed "
-              << (options.partition.empty() ? "any partition" : "partition " + options.partition) << " yet\n";
+              << (options.partition.empty() ? "a partition, or ordered a drain" : "partition " + options.partition)
+              << " yet\n";
   }
   return kSuccess;
 }
@@ -433,7 +435,14 @@ void define_admin(CLI::App& app, Session& session) {
   define_admin_partition(add_below(app, "partition", "Set which Slurm partitions may be used, by whom and how",
                                    help_text("admin_partition")),
                          session);
-  define_admin_audit(add_below(app, "audit", "Show who changed which partition when", help_text("admin_audit")),
+  define_admin_drain(add_below(app, "drain", "Let no attempt start; what runs goes on", help_text("admin_drain")),
+                     session);
+  define_admin_resume(add_below(app, "resume", "Let attempts start again", help_text("admin_resume")), session);
+  define_admin_backup(
+      add_below(app, "backup", "Write all jobs with their history into a file", help_text("admin_backup")), session);
+  define_admin_restore(
+      add_below(app, "restore", "Put a backup in the place of what is there", help_text("admin_restore")), session);
+  define_admin_audit(add_below(app, "audit", "Show who changed what when: partitions, drain", help_text("admin_audit")),
                      session);
 }
 

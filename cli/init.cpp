@@ -71,6 +71,7 @@ int run_init_program(const InitOptions& options) {
   if (options.full) fail("--full is for the trainings that are built in; leave it out");
   std::error_code error;
   const auto folder = std::filesystem::current_path(error);
+  if (error) throw Failure(kUsage, std::string(kNoWorkingFolder));
   std::vector<SourceText> sources;
   try {
     sources = sources_in(folder);

@@ -96,12 +96,7 @@ int run_infer(Session& session, const InferOptions& options) {
   }
   if (!options.texts.empty()) words.emplace_back("--");
   words.insert(words.end(), options.texts.begin(), options.texts.end());
-  std::vector<char*> argv;
-  for (auto& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  std::cout << std::flush;
-  execv(program.c_str(), argv.data());
-  throw Failure(kUsage, "cannot start " + program.native() + ": " + std::strerror(errno));
+  become(program, std::move(words));
 }
 
 void define(CLI::App& app, Session& session, const std::string& command, unsigned bit) {
@@ -134,6 +129,15 @@ void define(CLI::App& app, Session& session, const std::string& command, unsigne
 
 std::string no_program(const std::string& name, const std::string& consequence) {
   return "there is no " + name + " beside muster or in PATH, " + consequence + "; build it with ./dev build";
+}
+
+void become(const std::filesystem::path& program, std::vector<std::string> words) {
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::cout << std::flush;
+  ::execv(program.c_str(), argv.data());
+  throw Failure(kUsage, "cannot start " + program.native() + ": " + std::strerror(errno));
 }
 
 std::filesystem::path must_find(const std::string& name, const std::string& consequence) {

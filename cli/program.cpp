@@ -213,7 +213,7 @@ std::span<const Command> commands() {
       {"classify", "Print the labels that a model gives to texts", define_classify},
       {"partitions", "Show the partitions you may use, and their limits", define_partitions},
       {"nodes", "Show which job has which GPU of this machine, and Slurm's nodes", define_nodes},
-      {"admin", "Manage partitions: who may use them, limits, defaults, and who changed them", define_admin},
+      {"admin", "For admins: partitions, drain and resume, backup and restore, who changed what", define_admin},
       {"dashboard", "Print the link that opens the dashboard", define_dashboard},
       {"doctor", "Check that everything that muster needs is in place", define_doctor},
       {"uninstall", "Remove your controller with its data, after a question", define_uninstall},

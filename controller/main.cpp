@@ -25,6 +25,7 @@
 #include "controller/executors/slurm/slurm_submission.h"
 #include "controller/http/http_server.h"
 #include "controller/musterd/advertised.h"
+#include "controller/musterd/backup.h"
 #include "controller/musterd/executors.h"
 #include "controller/musterd/leaving.h"
 #include "controller/musterd/own_ports.h"
@@ -66,6 +67,8 @@ struct Flags {
   std::string log_level = "info";
   bool insecure_listen = false;
   bool moved = false, fork = false;
+  std::string backup, restore;
+  bool backup_metrics = false;
   std::int64_t slurm_poll_ms = 1000;
   std::int64_t leaving_limit_ms = 20'000;  // systemd kills after 90 s
   std::int64_t probe_ms = net::ProbeTimes{}.every.count();
@@ -106,8 +109,12 @@ musterd::PortChoice wanted_port(const char* flag, const std::string& text, const
   return {{.host = "127.0.0.1", .port = 0}, true, musterd::parse_port_range("--ports", flags.ports)};
 }
 
+fs::path data_folder_of(const std::string& given) {
+  return fs::absolute(given.empty() ? default_data_folder() : fs::path(given)).lexically_normal();
+}
+
 fs::path prepare_data_folder(const std::string& given) {
-  const auto folder = fs::absolute(given.empty() ? default_data_folder() : fs::path(given)).lexically_normal();
+  const auto folder = data_folder_of(given);
   common::make_data_folder(folder);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     throw std::runtime_error("cannot write to the data folder " + folder.string() + ": " + std::strerror(errno) +
@@ -170,6 +177,17 @@ std::uint64_t take_all_descriptors() {
 net::ProbeTimes probe_times(core::Millis every) {
   constexpr int kPausesPerProbe = 5;
   return {.every = every, .patience = std::min(net::ProbeTimes{}.patience, kPausesPerProbe * every)};
+}
+
+/// Does what --backup or --restore ask for; false: neither was given.
+bool keep_backup(const Flags& flags) {
+  if (flags.backup.empty() && flags.restore.empty()) return false;
+  if (!flags.restore.empty()) {
+    musterd::restore(prepare_data_folder(flags.data_folder), flags.restore);
+  } else {
+    musterd::back_up(data_folder_of(flags.data_folder), flags.backup, flags.backup_metrics);
+  }
+  return true;
 }
 
 int serve(const Flags& flags) {
@@ -384,6 +402,14 @@ int main(int argc, char** argv) {
                "the data folder is a copy: start a separate controller, which drops the jobs that have not ended and "
                "does not touch their processes and files")
       ->excludes(moved);
+  auto* backup = add("--backup", flags.backup, "FILE",
+                     "write a backup of the data folder into this new file and exit, also while a musterd runs on it: "
+                     "all jobs with their history, and the token");
+  app.add_flag("--backup-metrics", flags.backup_metrics, "with --backup: write metrics, too, into FILE.metrics")
+      ->needs(backup);
+  add("--restore", flags.restore, "FILE",
+      "put this backup in the place of the data folder's databases and exit; those that are there get another name")
+      ->excludes(backup);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -399,7 +425,7 @@ int main(int argc, char** argv) {
   spdlog::set_level(spdlog::level::from_str(flags.log_level));
   int status = kExitFailed;
   try {
-    status = serve(flags);
+    status = keep_backup(flags) ? 0 : serve(flags);
   } catch (const UsageError& e) {
     std::cerr << "musterd: " << e.what() << "\n";
     status = kExitUsage;

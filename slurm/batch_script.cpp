@@ -77,6 +77,10 @@ std::string option_line(const std::string& name, const std::optional<std::string
   return "#SBATCH --" + name + (value ? "=" + sbatch_quote(*value) : std::string()) + "\n";
 }
 
+/// After the command's start: the signals that forward.bash has kept for it.
+constexpr const char* kSendEarlySignals =
+    "\n  for muster_signal in $muster_early; do kill \"-$muster_signal\" \"$muster_pid\"; done";
+
 /// A part of the script: a file of slurm/script after an empty line, with `with` in the place of `mark`.
 std::string part(std::string_view file, std::string_view mark = {}, std::string_view with = {}) {
   const auto found = std::ranges::find(script::kTexts, file, &script::EmbeddedText::name);
@@ -245,7 +249,8 @@ std::string render(const BatchScript& s) {
   }
   // The command runs in the background, because bash runs traps only when `wait` returns. A wait that a signal
   // interrupted is repeated. A repeated wait returns 127 for a child that an earlier wait has already counted.
-  text += part("command.bash", "@COMMAND@", command_line(s));
+  const auto* early = s.launch.in_script ? kSendEarlySignals : "";
+  text += base::replaced(part("command.bash", "@EARLY@", early), "@COMMAND@", command_line(s));
   if (const auto& lines = s.steps.teardown; !lines.empty()) {
     text += part("teardown.bash", "@LINES@", text_of(lines));
   }

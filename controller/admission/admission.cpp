@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "controller/core/core_text.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/script_job.h"
 
@@ -35,6 +36,11 @@ common::Wait wait_for_backoff(const core::Job& job) {
   return {job.reason,
           std::string(common::kStartsByItself) + " To start it at once: muster requeue " + std::to_string(job.id),
           job.next_attempt_at};
+}
+
+common::Wait wait_for_resume(const core::Drain& drain) {
+  return {"musterd starts no attempt: it is " + core::drain_text(drain),
+          "It starts when an admin says: muster admin resume"};
 }
 
 std::optional<common::Wait> Admission::why_not(const core::Job& job, core::Time now) {
@@ -72,6 +78,7 @@ std::optional<common::Wait> Admission::wait_before_machine(const core::Job& job,
   if (auto wait = wait_for_release(job)) return wait;
   if (auto wait = after(job)) return wait;
   if (auto wait = backoff(job, now)) return wait;
+  if (const auto drain = parts_.drain ? parts_.drain() : std::nullopt) return wait_for_resume(*drain);
   return full(job, limits);
 }
 

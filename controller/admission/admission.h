@@ -22,13 +22,16 @@ std::optional<common::Wait> wait_for_release(const core::Job& job);
 /// The wait of a job whose next attempt is backed off. Pure.
 common::Wait wait_for_backoff(const core::Job& job);
 
+/// The wait of a job that nothing keeps but an admin's order that no attempt starts. Pure.
+common::Wait wait_for_resume(const core::Drain& drain);
+
 /// The part of a job that musterd's own machine must give it.
 executors::MachineWish wish_of(const muster::v1::JobSpec& spec);
 
 /// The one answer to "may this job start now?". The reasons, in the order in which they are looked at: a person holds
-/// the job; it waits for other jobs; its backoff; a limit without a free slot; GPUs or cores of musterd's own machine
-/// that others have; its last launch was put off. The first that holds is the answer, for the runner and for
-/// `muster why`.
+/// the job; it waits for other jobs; its backoff; an admin's order to drain; a limit without a free slot; GPUs or cores
+/// of musterd's own machine that others have; its last launch was put off. The first that holds is the answer, for the
+/// runner and for `muster why`.
 ///
 /// An attempt takes the slots of its limits, and its share of the machine, before its launch (or before its scheduler
 /// is asked to let it go, where a person held it), and gives them back when it has ended: see Ledger and MachineLedger.
@@ -40,6 +43,7 @@ class Admission {
     jobs::SpecCache& specs;
     const executors::Executor& executor;
     std::function<std::shared_ptr<const partitions::PartitionPolicies>()> policies;
+    std::function<std::optional<core::Drain>()> drain = {};  // empty: there is never one
   };
   explicit Admission(Parts parts) : parts_(std::move(parts)), machine_(parts_.executor.own_machine()) {}
 

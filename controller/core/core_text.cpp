@@ -214,6 +214,11 @@ std::string what_it_waits_for(const Job& job) {
   return text;
 }
 
+std::string drain_text(const Drain& drain) {
+  return "drained by " + drain.user + " since " + utc_text(drain.since) +
+         (drain.reason.empty() ? "" : ": " + drain.reason);
+}
+
 std::string times_text(std::uint32_t count) {
   return count == 1 ? "once" : std::to_string(count) + " times";
 }

@@ -60,6 +60,9 @@ std::string starts_at_text(const Job& job, Millis wait);
 /// Why the job may not start: "held by anna until released", "waiting for job 12 to succeed".
 std::string what_it_waits_for(const Job& job);
 
+/// "drained by ann since 2026-11-30 12:00:00 UTC: new driver".
+std::string drain_text(const Drain& drain);
+
 /// "once", "4 times".
 std::string times_text(std::uint32_t count);
 /// "1 rank", "2 ranks".

@@ -322,4 +322,12 @@ bool is_upcoming(const Job& job, AttemptNumber number);
 /// asked to leave can finish its step.
 bool leaves_with_save(Cause cause);
 
+/// A person's order that no attempt starts: what runs goes on, submissions are taken and wait. An admin gives it before
+/// an upgrade, or while nodes are maintained.
+struct Drain {
+  Time since{};
+  std::string user, reason;  // the reason may be empty
+  bool operator==(const Drain&) const = default;
+};
+
 }  // namespace core

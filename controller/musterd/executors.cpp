@@ -189,9 +189,8 @@ std::string missing_agent(const fs::path& file) {
          "it with --agent";
 }
 
-/// Why jobs cannot go to Slurm, with a remedy. Empty: Slurm's commands are installed and a cluster is configured.
-/// `wanted` is the value of --slurm: "auto", "yes" or "no". With "yes", sinfo is run to find out, since Slurm may get
-/// its configuration from elsewhere.
+}  // namespace
+
 std::string reason_against_slurm(const std::string& wanted, base::CommandRunner& runner) {
   if (wanted == "no") return "musterd was started with --slurm no; start it with --slurm auto";
   for (const char* name : {"sbatch", "sinfo"}) {
@@ -213,8 +212,6 @@ std::string reason_against_slurm(const std::string& wanted, base::CommandRunner&
                : std::string("sbatch is installed, but there is no slurm.conf (looked for ") + kSlurmConfs[0] + ")" +
                      remedy + ", with --slurm yes if the cluster sends it";
 }
-
-}  // namespace
 
 OwnMachine find_own_machine(const MachineSettings& settings) {
   return find_by(settings, [&] { return ask_driver(settings.library); });

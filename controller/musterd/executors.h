@@ -71,6 +71,11 @@ class MachineWatch {
 /// beside musterd. Throws UsageError if the given file cannot be run.
 std::filesystem::path program(const std::string& given, const std::string& name);
 
+/// Why jobs cannot go to Slurm, with a remedy. Empty: Slurm's commands are installed and a cluster is configured.
+/// `wanted` is the value of --slurm: "auto", "yes" or "no". With "yes", sinfo is run to find out, since Slurm may get
+/// its configuration from elsewhere.
+std::string reason_against_slurm(const std::string& wanted, base::CommandRunner& runner);
+
 struct ExecutorSettings {
   std::filesystem::path data;
   std::string secret;          // of the store

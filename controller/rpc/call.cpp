@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "proto/wire/version.h"
+
 namespace rpc {
 namespace {
 
@@ -75,10 +77,23 @@ std::optional<common::Refusal> refuse_person(const service::Controller& controll
   return common::Refusal{kKind, "this token is not the controller's: read it again from the controller's token file"};
 }
 
-grpc::Status Callers::check_person(const grpc::ServerContextBase& context) const {
-  const auto refusal = refuse_person(controller_, bearer_token(context));
+std::optional<common::Refusal> refuse_old(const grpc::ServerContextBase& context, int oldest) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(proto::kWireVersionKey);
+  if (found == metadata.end()) return std::nullopt;
+  const auto version = proto::wire_version_of({found->second.data(), found->second.size()});
+  if (!version || *version >= oldest) return std::nullopt;
+  return common::Refusal::wrong_state("this muster is too old for musterd: it speaks version " +
+                                      std::to_string(*version) + " of the wire, and musterd understands " +
+                                      std::to_string(oldest) + " and newer; install the muster of musterd's version");
+}
+
+grpc::Status Callers::check_person(grpc::ServerContextBase& context) const {
+  context.AddInitialMetadata(proto::kWireVersionKey, std::to_string(proto::kWireVersion));
+  auto refusal = refuse_person(controller_, bearer_token(context));
   connections_.know(port_, context.peer(), net::Party::kPerson, net::Connections::Clock::now(),
                     [&] { return !refusal; });
+  if (!refusal) refusal = refuse_old(context, proto::kOldestWireVersion);
   return refusal ? failure(*refusal) : grpc::Status::OK;
 }
 

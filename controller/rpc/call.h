@@ -22,6 +22,10 @@ std::string bearer_token(const grpc::ServerContextBase& context);
 /// Says that `token` is not the people's; nullopt: it is.
 std::optional<common::Refusal> refuse_person(const service::Controller& controller, const std::string& token);
 
+/// Says that the caller's program is too old for this one, whose oldest wire version is `oldest`; nullopt: it is not,
+/// or it told none, as other programs.
+std::optional<common::Refusal> refuse_old(const grpc::ServerContextBase& context, int oldest);
+
 /// Runs `body`. An exception, such as a full store, becomes UNAVAILABLE with the exception's text.
 grpc::Status guarded(const std::function<grpc::Status()>& body);
 
@@ -32,10 +36,11 @@ class Callers {
   Callers(const service::Controller& controller, net::Connections& connections, int port)
       : controller_(controller), connections_(connections), port_(static_cast<std::uint16_t>(port)) {}
 
-  /// UNAUTHENTICATED unless the call shows the people's token.
-  grpc::Status check_person(const grpc::ServerContextBase& context) const;
+  /// UNAUTHENTICATED unless the call shows the people's token, and FAILED_PRECONDITION if the caller's program is too
+  /// old. The answer tells the version of the wire: see [Note: neighbouring versions].
+  grpc::Status check_person(grpc::ServerContextBase& context) const;
   /// Runs `body` as guarded() does, after check_person().
-  grpc::Status for_people(const grpc::ServerContextBase& context, const std::function<grpc::Status()>& body) const {
+  grpc::Status for_people(grpc::ServerContextBase& context, const std::function<grpc::Status()>& body) const {
     auto status = check_person(context);
     return status.ok() ? guarded(body) : status;
   }

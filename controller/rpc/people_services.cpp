@@ -213,6 +213,13 @@ class AdminService final : public v1::AdminService::Service {
                          v1::ListNodesResponse* response) override {
     return callers_.for_people(*context, [&] { return answer(controller_.list_nodes(), response); });
   }
+  grpc::Status Drain(grpc::ServerContext* context, const v1::DrainRequest* request, v1::DrainView* response) override {
+    return callers_.for_people(*context, [&] { return answer(controller_.drain(*request), response); });
+  }
+  grpc::Status Resume(grpc::ServerContext* context, const v1::ResumeRequest* request,
+                      v1::DrainView* response) override {
+    return callers_.for_people(*context, [&] { return answer(controller_.resume(*request), response); });
+  }
   grpc::Status ListAudit(grpc::ServerContext* context, const v1::ListAuditRequest* request,
                          v1::ListAuditResponse* response) override {
     return callers_.for_people(*context, [&] {

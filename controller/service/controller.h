@@ -62,6 +62,9 @@ class Controller {
   virtual common::Outcome<muster::v1::ListNodesResponse> list_nodes() = 0;
   /// The resources of musterd's own machine, and which attempts have them.
   virtual muster::v1::MachineView machine() = 0;
+  /// Lets no attempt start before resume(). Durable and audited when it returns.
+  virtual common::Outcome<muster::v1::DrainView> drain(const muster::v1::DrainRequest& request) = 0;
+  virtual common::Outcome<muster::v1::DrainView> resume(const muster::v1::ResumeRequest& request) = 0;
   virtual muster::v1::ListAuditResponse list_audit(const muster::v1::ListAuditRequest& request) = 0;
 
   /// Oldest first; `job` 0: all. At most `limit`.

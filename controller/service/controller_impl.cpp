@@ -15,6 +15,7 @@
 #include "controller/jobs/output_watch.h"
 #include "controller/jobs/progress_watch.h"
 #include "controller/ranks/rank_sessions.h"
+#include "controller/service/draining.h"
 #include "controller/service/job_changes.h"
 #include "controller/service/parts.h"
 #include "controller/service/reconciler.h"
@@ -88,7 +89,9 @@ class Impl final : public RunningController {
                        if (started_) runner_.reconsider();
                      }},
                     options_.partitions_file, options_.threads),
-        admission_({clock, specs_, executor, [this] { return partitions_.policies(); }}),
+        draining_(store),
+        admission_(
+            {clock, specs_, executor, [this] { return partitions_.policies(); }, [this] { return draining_.order(); }}),
         event_log_(
             store, clock, hearing_, [this](const jobs::JobPtr& job, bool actions) { publish(job, actions); },
             options_.threads),
@@ -118,7 +121,7 @@ class Impl final : public RunningController {
         stacks_(
             parts_, [this](const core::AttemptKey& key) { sessions_.tell_stacks(key); },
             [this](core::JobId job) { changes_.bump(job); }, options_.threads),
-        status_(parts_, {metrics_, hearing_, probe_, reading_, pace_, sessions_.streams()}),
+        status_(parts_, {draining_, metrics_, hearing_, probe_, reading_, pace_, sessions_.streams()}),
         ageing_(
             "ageing", "old metrics could not be thinned out", options_.threads,
             [this] { return store_.age_metrics(options_.metrics_keep, kRowsAgedAtOnce) ? kMoreIsDue : kNothingIsDue; }),
@@ -238,6 +241,8 @@ class Impl final : public RunningController {
     return response;
   }
   v1::MachineView machine() override { return admission_.machine(); }
+  Outcome<v1::DrainView> drain(const v1::DrainRequest& request) override { return draining_.begin(parts_, request); }
+  Outcome<v1::DrainView> resume(const v1::ResumeRequest& request) override { return draining_.end(parts_, request); }
   v1::ListAuditResponse list_audit(const v1::ListAuditRequest& request) override { return partitions_.audit(request); }
   std::vector<v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override {
     std::vector<v1::Event> out;
@@ -338,6 +343,7 @@ class Impl final : public RunningController {
   ranks::NewestMetrics newest_;
   ranks::MetricsWriter metrics_;
   partitions::Partitions partitions_;
+  Draining draining_;
   admission::Admission admission_;
   jobs::EventLog event_log_;
   jobs::Dependencies dependencies_;

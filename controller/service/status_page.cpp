@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "controller/common/clock.h"
+#include "controller/core/core_text.h"
 
 namespace service {
 namespace {
@@ -62,6 +63,10 @@ v1::StatusResponse StatusPage::get() {
     for (const auto& text : counted_.problems) out.add_problems(text);
   }
   for (const auto& text : parts_.options.notes) out.add_notes(text);
+  *out.mutable_drain() = watched_.draining.view(parts_.event_log);
+  if (const auto order = watched_.draining.order()) {
+    out.add_notes("no attempt starts: " + core::drain_text(*order) + "; to let jobs start: muster admin resume");
+  }
   out.set_overload(watched_.pace.problem());
   out.set_heartbeat_floor_ms(watched_.pace.floor().count());
   out.set_heartbeat_lag_ms(watched_.reading.lag().count());

@@ -7,6 +7,7 @@
 #include "controller/common/data_folder.h"
 #include "controller/common/hearing.h"
 #include "controller/ranks/rank_streams.h"
+#include "controller/service/draining.h"
 #include "controller/service/parts.h"
 #include "muster/v1/admin_service.pb.h"
 
@@ -17,6 +18,7 @@ namespace service {
 class StatusPage {
  public:
   struct Watched {
+    const Draining& draining;
     ranks::MetricsWriter& metrics;
     common::Hearing& hearing;
     common::DiskProbe& probe;

@@ -34,6 +34,7 @@ BOOST_DESCRIBE_STRUCT(JobSubmitted, (),
                        tells_steps))
 BOOST_DESCRIBE_STRUCT(SchedulerJob, (), (number, element))
 BOOST_DESCRIBE_STRUCT(GpuIdentity, (), (number, gpu))
+BOOST_DESCRIBE_STRUCT(Drain, (), (since, user, reason))
 BOOST_DESCRIBE_STRUCT(MachineShare, (), (gpus, cores, known))
 BOOST_DESCRIBE_STRUCT(AttemptLaunched, (), (attempt, handle, node, pids, queued, time_limit, scheduler_job, share))
 BOOST_DESCRIBE_STRUCT(AttemptLaunchFailed, (), (attempt, reason, retryable))
@@ -259,6 +260,17 @@ core::Action decode_action(std::string_view kind, std::string_view payload) {
     std::visit([&](auto& fields) { from_stored(json, fields); }, action);
   });
   return action;
+}
+
+std::string encode_drain(const std::optional<core::Drain>& drain) {
+  return drain ? stored_text(*drain) : std::string();
+}
+
+std::optional<core::Drain> decode_drain(std::string_view payload) {
+  if (payload.empty()) return std::nullopt;
+  core::Drain drain;
+  read_stored(payload, {"order to drain", ""}, [&](const nlohmann::json& json) { from_stored(json, drain); });
+  return drain;
 }
 
 std::string encode_share(const core::MachineShare& share) {

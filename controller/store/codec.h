@@ -23,4 +23,8 @@ core::Action decode_action(std::string_view kind, std::string_view payload);
 std::string encode_share(const core::MachineShare& share);
 core::MachineShare decode_share(std::string_view payload);
 
+/// Empty for no order.
+std::string encode_drain(const std::optional<core::Drain>& drain);
+std::optional<core::Drain> decode_drain(std::string_view payload);
+
 }  // namespace store

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <thread>
 
 namespace store {
@@ -123,6 +124,15 @@ Error corrupt(const std::string& file, const std::string& detail) {
                    "-wal to start afresh");
 }
 
+/// The schema version that a muster must know to work with the database.
+std::int64_t min_reader(SQLite::Database& database) {
+  constexpr auto kAny = std::numeric_limits<std::int64_t>::max();
+  if (!database.tableExists("meta")) return kAny;
+  SQLite::Statement row(database, "SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?");
+  row.bind(1, kMinReader);
+  return row.executeStep() ? row.getColumn(0).getInt64() : kAny;
+}
+
 bool is_failed_write(int extended) {
   constexpr std::array kCodes{SQLITE_IOERR_WRITE,   SQLITE_IOERR_FSYNC,   SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_TRUNCATE,
                               SQLITE_IOERR_SHMOPEN, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_SHMMAP};
@@ -197,9 +207,12 @@ void check_database(SQLite::Database& database, const std::string& file, const M
   if (is_new) return;
   if (owner != kApplicationId) throw corrupt(file, "it is a database of another program");
   const std::string has = file + " has schema version " + std::to_string(version);
-  if (version > static_cast<std::int64_t>(known.newest())) {
+  if (version > static_cast<std::int64_t>(known.newest()) &&
+      min_reader(database) > static_cast<std::int64_t>(known.newest())) {
     throw Error(Error::Kind::kNewer, has + ", but this muster knows only up to " + std::to_string(known.newest()) +
-                                         ": use the newer muster that wrote it");
+                                         ": use the newer muster that wrote it, or restore the copy that it made "
+                                         "before it changed the schema, " +
+                                         file + ".schema-N, without what has happened since");
   }
   if (version < static_cast<std::int64_t>(known.first)) {
     throw Error(Error::Kind::kOther, has + ", of a muster before the first release, but this muster knows only from " +

@@ -71,15 +71,25 @@ class CleanEnd {
 void check_header(const std::string& file);
 
 /// The schema of a database: the whole of version `first`, then what brings each version to the next one.
+///
+/// [Note: schemas of neighbouring versions]
+/// A muster can be rolled back by one version. So a migration adds tables and columns, and columns that it adds are
+/// null or have a default, because the muster before it writes rows without them. Each migration says in `meta`, under
+/// the key min_reader, which schema version a muster must know to work with the database. A muster opens a database of
+/// a newer schema if it knows min_reader. A migration that changes what is there, or a new kind of event or action, has
+/// a min_reader of its own version. Before muster.db is migrated a copy is made beside it, see copy_before_migration().
 struct Migrations {
   std::size_t first;
   std::span<const std::string_view> sql;
   std::size_t newest() const { return first + sql.size() - 1; }
 };
 
-/// Checks that the database is new or has a version that `known` has. Unless the database `is_known` to be
-/// sound, reads all of it, which takes about a second for each GiB. Changes nothing. Throws Error kCorrupt or kNewer,
-/// and SQLite::Exception if the file cannot be read.
+/// The key of min_reader in the table meta of a database.
+inline constexpr const char* kMinReader = "min_reader";
+
+/// Checks that the database is new, or has a version that `known` has or a newer one that it can work with. Unless the
+/// database `is_known` to be sound, reads all of it, which takes about a second for each GiB. Changes nothing. Throws
+/// Error kCorrupt or kNewer, and SQLite::Exception if the file cannot be read.
 void check_database(SQLite::Database& database, const std::string& file, const Migrations& known, bool is_known);
 
 /// The schema of the database of jobs, and of that of metrics.

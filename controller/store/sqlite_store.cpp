@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "controller/store/codec.h"
+#include "controller/store/sqlite_backup.h"
 #include "controller/store/sqlite_database.h"
 #include "controller/store/sqlite_metrics.h"
 #include "controller/store/sqlite_pair.h"
@@ -95,9 +96,18 @@ std::int64_t write_commit(Connection& connection, const Commit& commit) {
 }
 
 /// Stores the change in the audit, and the partition's new policy.
-void write_partition_change(Connection& connection, const AuditRow& change) {
+constexpr const char* kSetMeta =
+    "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+constexpr const char* kReadMeta = "SELECT value FROM meta WHERE key = ?";
+constexpr const char *kDrain = "drain", *kPlace = "place";
+
+void write_audit(Connection& connection, const AuditRow& change) {
   connection.run("INSERT INTO audit (at_ms, user, action, partition, before, after) VALUES (?, ?, ?, ?, ?, ?)",
                  change.at, change.user, change.action, change.partition, change.before, change.after);
+}
+
+void write_partition_change(Connection& connection, const AuditRow& change) {
+  write_audit(connection, change);
   if (change.after.empty()) {
     connection.run("DELETE FROM partitions WHERE name = ?", change.partition);
   } else {
@@ -110,7 +120,7 @@ class SqliteStore final : public Store {
   SqliteStore(const fs::path& file, SqliteOptions options)
       : options_(std::move(options)),
         lock_(file.string() + ".lock", file),
-        jobs_(file),
+        jobs_((refuse_half_restored(file), file)),
         metrics_(metrics_file_of(file)) {
     const bool are_known = jobs_.is_known() && metrics_.is_known();
     jobs_.check(migrations());
@@ -228,13 +238,23 @@ class SqliteStore final : public Store {
   std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) override {
     return reading(read_audit, before_id, partition, limit);
   }
+  std::optional<core::Drain> drain() override { return decode_drain(meta(kDrain)); }
+  void change_drain(const std::optional<core::Drain>& drain, const std::string& user, core::Time at) override {
+    jobs_.writing([&](Connection& writer) {
+      const auto before = decode_drain(writer.first<std::string>(kReadMeta, kDrain).value_or(""));
+      write_audit(writer, drain_change(before, drain, user, at));
+      if (drain) {
+        writer.run(kSetMeta, kDrain, encode_drain(drain));
+      } else {
+        writer.run("DELETE FROM meta WHERE key = ?", kDrain);
+      }
+    });
+  }
   std::string secret() override { return reading(read_secret); }
-  std::string place() override { return first<std::string>("SELECT value FROM meta WHERE key = 'place'").value_or(""); }
+  std::string place() override { return meta(kPlace); }
   void settle(const std::string& place, bool new_secret) override {
     jobs_.writing([&](Connection& writer) {
-      writer.run(
-          "INSERT INTO meta (key, value) VALUES ('place', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-          place);
+      writer.run(kSetMeta, kPlace, place);
       if (new_secret) writer.run("UPDATE meta SET value = ? WHERE key = 'secret'", random_secret());
     });
   }
@@ -244,18 +264,26 @@ class SqliteStore final : public Store {
 
  private:
   void bring_up_to_date() {
-    const auto bring = [](Database& one, const Migrations& all) {
+    const auto bring = [&](Database& one, const Migrations& all) {
+      const auto version = version_of(one), newest = static_cast<std::int64_t>(all.newest());
+      if (version > newest) {
+        options_.tell(one.file() + " has schema version " + std::to_string(version) +
+                      ", of a newer muster: this muster knows up to " + std::to_string(newest) +
+                      " and works with it, without what is new there");
+      }
       one.translating(one.writer(), [&] { migrate(one.writer().database(), all); });
     };
-    const auto is_new = [](Database& one) {
-      return one.translating(one.writer(), [&] { return stored_version(one.writer().database()) == 0; });
-    };
-    const bool are_missing = is_new(metrics_) && !is_new(jobs_);
+    const bool are_missing = version_of(metrics_) == 0 && version_of(jobs_) != 0;
+    copy_before_migration(jobs_, migrations(), options_.tell);
     bring(jobs_, migrations());
     bring(metrics_, metrics_migrations());
     pair_databases(jobs_, metrics_);
     shrink();
     if (are_missing) tell_of_missing_metrics();
+  }
+
+  static std::int64_t version_of(Database& one) {
+    return one.translating(one.writer(), [&] { return stored_version(one.writer().database()); });
   }
 
   /// Gives the room of what was removed back to the disk, if it is most of the file. The store works without it.
@@ -295,6 +323,9 @@ class SqliteStore final : public Store {
   auto reading(Read read, const Arguments&... arguments) -> decltype(read(std::declval<Connection&>(), arguments...)) {
     return jobs_.reading(kOnlyReader, read, arguments...);
   }
+
+  /// The value of a key of the table meta; empty: the key has none.
+  std::string meta(const char* key) { return first<std::string>(kReadMeta, key).value_or(""); }
 
   /// The first column of the first row; nullopt: there is no row.
   template <typename T, typename... Values>

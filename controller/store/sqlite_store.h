@@ -21,7 +21,7 @@ struct SqliteOptions {
 /// 0600) if there is none. The folder must exist. See [Note: two databases] in sqlite_pair.h.
 ///
 /// While the store is open, the process holds a lock on `<file>.lock`, which contains its pid, and on both databases.
-/// `-wal` and `-shm` are part of a database, so make a backup with `sqlite3 file .backup`, of both.
+/// `-wal` and `-shm` are part of a database, so a plain copy of a file is no backup: see sqlite_backup.h.
 ///
 /// Each database has a connection for writes and others for reads, so that none waits for another. Curves have a reader
 /// of their own. Thread-safe.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "controller/store/codec.h"
+
 namespace store {
 
 void require_next(const core::Job& job, std::int64_t stored_version) {
@@ -28,6 +30,11 @@ std::string_view to_string(ActionState state) {
       break;
   }
   return "done";
+}
+
+AuditRow drain_change(const std::optional<core::Drain>& before, const std::optional<core::Drain>& after,
+                      const std::string& user, core::Time at) {
+  return {0, at, user, after ? "drain" : "resume", "", encode_drain(before), encode_drain(after)};
 }
 
 JobRow row_of(const core::Job& job) {

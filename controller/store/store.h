@@ -104,15 +104,15 @@ struct PartitionRow {
   bool operator==(const PartitionRow&) const = default;
 };
 
-/// One change that an admin made: who, when, what, and the policy before and after it.
+/// One change that an admin made: who, when, what, and the policy or the order to drain before and after it.
 struct AuditRow {
   std::int64_t id = 0;  // grows
   core::Time at{};
   std::string user;
-  std::string action;  // "add", "set", "remove"
-  std::string partition;
-  std::string before;  // JSON; empty: the partition had no policy
-  std::string after;   // JSON; empty: the policy was removed
+  std::string action;     // "add", "set", "remove"; "drain", "resume"
+  std::string partition;  // empty: about all of musterd
+  std::string before;     // JSON; empty: there was none
+  std::string after;      // JSON; empty: there is none any more
   bool operator==(const AuditRow&) const = default;
 };
 
@@ -214,6 +214,10 @@ class Store {
   /// Newest first: rows with an id below `before_id` (0: all) and of this partition (empty: any).
   virtual std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) = 0;
 
+  virtual std::optional<core::Drain> drain() = 0;
+  /// Sets or ends the order, and keeps who did so for ever, in one transaction.
+  virtual void change_drain(const std::optional<core::Drain>& drain, const std::string& user, core::Time at) = 0;
+
   /// A random secret, made at the first start and kept. Rank tokens and the name of the store are derived from it.
   virtual std::string secret() = 0;
   /// The place that settle() stored last; empty: none.
@@ -230,6 +234,9 @@ class Store {
 void require_next(const core::Job& job, std::int64_t stored_version);
 /// The kConflict error for a request id that was used before.
 Error request_taken(const std::string& request_id);
+/// The row of the audit about a change of the order to drain.
+AuditRow drain_change(const std::optional<core::Drain>& before, const std::optional<core::Drain>& after,
+                      const std::string& user, core::Time at);
 /// The job's row in lists.
 JobRow row_of(const core::Job& job);
 /// 32 bytes from the kernel's random source, in hexadecimal. Throws Error if there is none.

@@ -1,7 +1,7 @@
 # command
 if [ -z "$muster_exit" ]; then
   @COMMAND@ &
-  muster_pid=$!
+  muster_pid=$!@EARLY@
   while :; do
     muster_signalled=
     muster_now=0

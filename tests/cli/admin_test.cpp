@@ -29,7 +29,8 @@ struct Slip {
 
 TEST(Admin, SaysWhatIsWrongAndWhatToTry) {
   for (const auto& [arguments, says] : {
-           Slip{{"admin"}, "muster admin: want one of partition, audit; see muster admin --help"},
+           Slip{{"admin"},
+                "muster admin: want one of partition, drain, resume, backup, restore, audit; see muster admin --help"},
            Slip{{"admin", "partition"}, "want one of add, set, remove, list"},
            Slip{{"admin", "partition", "sett", "main"}, "there is no command \"sett\", did you mean set"},
            Slip{{"admin", "partition", "add"}, "want PARTITION; see muster admin partition add --help"},
@@ -132,7 +133,8 @@ TEST(Admin, HelpAndCompletionKnowEveryKey) {
               AllOf(HasSubstr("--requeue-max-preempted N"), HasSubstr("--preemptible {true,false}"),
                     HasSubstr("The holder of the token is trusted")));
   EXPECT_THAT(muster({"completion", "bash"}).out,
-              AllOf(HasSubstr("--max-running-jobs-per-user"), HasSubstr("partition add set remove list audit")));
+              AllOf(HasSubstr("--max-running-jobs-per-user"),
+                    HasSubstr("partition add set remove list drain resume backup restore audit")));
 }
 
 }  // namespace

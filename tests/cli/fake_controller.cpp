@@ -12,6 +12,7 @@
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
 #include "proto/wire/logs.h"
+#include "proto/wire/version.h"
 #include "tests/job_series.h"
 #include "tests/places.h"
 
@@ -45,6 +46,17 @@ struct Shared {
   std::mutex mutex;
   FakeState state;
 };
+
+void tell_wire_version(ServerContext& context, FakeState& state) {
+  if (state.wire_version >= 0) {
+    context.AddInitialMetadata(proto::kWireVersionKey, std::to_string(state.wire_version));
+  }
+  const auto told = context.client_metadata().find(proto::kWireVersionKey);
+  const auto spoken = told == context.client_metadata().end()
+                          ? std::nullopt
+                          : proto::wire_version_of({told->second.data(), told->second.size()});
+  state.spoken = spoken.value_or(0);
+}
 
 bool allowed(const ServerContext& context) {
   const auto found = context.client_metadata().find("authorization");
@@ -211,6 +223,7 @@ class Jobs final : public JobService::Service {
   Status List(ServerContext* context, const ListRequest* request, ListResponse* response) override {
     if (!allowed(*context)) return refused();
     std::lock_guard lock(shared_.mutex);
+    tell_wire_version(*context, shared_.state);
     if (shared_.state.full) return {StatusCode::RESOURCE_EXHAUSTED, "max_streams: 3 are open, the limit"};
     shared_.state.list_requests.push_back(*request);
     const auto& jobs = shared_.state.jobs;

@@ -47,6 +47,8 @@ struct FakeState {
   muster::v1::PlanScriptRequest planned;  // the newest request
   muster::v1::CheckScriptResponse check;
   std::string version = "0.1.0", dashboard_url;
+  int wire_version = -1;  // what answers to List say; -1: nothing
+  int spoken = 0;         // the wire version of the newest List
   std::int64_t free_bytes = std::int64_t{50} << 30;
   std::string submitted_state = "succeeded";  // state of submitted jobs
   int watchers = 0;                           // how many streams of Watch are open

@@ -14,6 +14,7 @@
 #include "cli/cli_text.h"
 #include "cli/follow.h"
 #include "cli/submit.h"
+#include "proto/wire/version.h"
 #include "tests/cli/fake_controller.h"
 #include "tests/places.h"
 
@@ -43,6 +44,43 @@ std::size_t widest_line(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) widest = std::max(widest, cli::width_of(line));
   return widest;
+}
+
+TEST(Program, InAFolderThatWasRemovedSaysSo) {
+  FakeController fake;
+  const auto folder = fake.folder().path() / "gone";
+  const auto program = ::test::built_program("muster");
+  for (const auto* command : {"list", "init program", "submit -- true"}) {
+    const auto done = run({"/bin/sh", "-c",
+                           "mkdir '" + folder.string() + "' && cd '" + folder.string() + "' && rmdir '" +
+                               folder.string() + "' && exec '" + program + "' " + command},
+                          fake.environment(), 20s);
+    EXPECT_EQ(done.exit, 2) << command;
+    EXPECT_THAT(done.err, HasSubstr("this shell's folder was removed: cd to another one, and try again")) << command;
+  }
+}
+
+TEST(Versions, AreToldAndAControllerThatIsTooOldIsRefusedByName) {
+  FakeController fake;
+  EXPECT_EQ(fake.muster({"list"}).exit, 0) << "one that tells nothing is taken";
+  EXPECT_EQ(fake.get<int>([](FakeState& s) { return s.spoken; }), proto::kWireVersion);
+  for (const auto version : {proto::kOldestWireVersion, proto::kWireVersion, proto::kWireVersion + 1}) {
+    fake.with([&](FakeState& s) { s.wire_version = version; });
+    EXPECT_EQ(fake.muster({"list"}).exit, 0) << version;
+  }
+  fake.with([](FakeState& s) { s.wire_version = proto::kOldestWireVersion - 1; });
+  const auto old = fake.muster({"list"});
+  EXPECT_EQ(old.exit, 4);
+  EXPECT_THAT(old.err,
+              HasSubstr("is too old for this muster: it speaks version 0 of the wire, and muster understands 1 "
+                        "and newer; upgrade musterd, or use the muster of its version"));
+}
+
+TEST(Versions, OfACallThatTheControllerDoesNotKnowItIsSaidWhichProgramIsOlder) {
+  FakeController fake;
+  const auto done = fake.muster({"admin", "drain"});
+  EXPECT_EQ(done.exit, 4);
+  EXPECT_THAT(done.err, HasSubstr("is older than this muster and does not know this call: upgrade musterd"));
 }
 
 TEST(Submit, PrintsTheIdAloneAndTellsTheRestOnStderr) {

@@ -30,6 +30,8 @@ class UnscriptedController : public service::Controller {
   }
   Outcome<v1::ListNodesResponse> list_nodes() override { return common::no_slurm({}); }
   v1::MachineView machine() override { return {}; }
+  Outcome<v1::DrainView> drain(const v1::DrainRequest&) override { return unscripted(); }
+  Outcome<v1::DrainView> resume(const v1::ResumeRequest&) override { return unscripted(); }
   v1::ListAuditResponse list_audit(const v1::ListAuditRequest&) override { return {}; }
   store::Thinned thinned(const store::ThinRequest&) override { return {}; }
   std::string scheduler_log_path(core::JobId, core::AttemptNumber) override { return {}; }

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/command.h"
+#include "base/words.h"
 #include "tests/slurm/temporary_folder.h"
 
 namespace slurm {
@@ -107,6 +108,27 @@ TEST(BatchScript, ACommandInTheScriptGetsTheSignalsThatTheScriptGetsAlone) {
   const auto done = base::ProcessRunner().run({.argv = {"bash", file.string()}, .time_limit = 20s});
   EXPECT_EQ(done.exit_code, 7) << done.err;
   EXPECT_EQ(done.out, "usr1\n") << "a SIGTERM of Slurm reaches all processes by itself";
+}
+
+// A signal between the start of the program and the line after it was lost. The shell waits for each signal that it
+// sends itself, so the setup lines are surely before that.
+TEST(BatchScript, ASignalThatComesBeforeTheCommandRunsWaitsForIt) {
+  const TemporaryFolder folder;
+  const auto ready = (folder.path() / "ready").string();
+  auto s = script_of(
+      {"bash", "-c",
+       "trap 'echo usr1; exit 7' USR1; trap 'echo hup' HUP; touch " + ready + "; while :; do sleep 0.02; done"});
+  s.launch.in_script = true;
+  auto text = render(s);
+  const std::string before = "\n# command\n", after = "  for muster_signal in $muster_early";
+  // The program must have its traps before it gets a signal.
+  text = base::replaced(text, before, "\nkill -HUP $$; kill -USR1 $$; kill -HUP $$\n" + before);
+  text = base::replaced(text, after, "  until [ -e " + ready + " ]; do sleep 0.02; done\n" + after);
+  const auto file = folder.path() / "script";
+  write_file(file, text);
+  const auto done = base::ProcessRunner().run({.argv = {"bash", file.string()}, .time_limit = 20s});
+  EXPECT_EQ(done.exit_code, 7) << done.err;
+  EXPECT_THAT(done.out, ::testing::EndsWith("usr1\n"));
 }
 
 TEST(BatchScript, QuotesInAnOptionAreTheValuesOwn) {

@@ -239,6 +239,22 @@ def archives(plain, own, work):
         seconds = try_archive(archive, root, linked=True)
         say(f"{archive.name}: the first job ran in a system of {name}, in {seconds:.1f} s")
         shutil.rmtree(root)
+    for archive in (plain, own):
+        on_slurm(archive, work)
+
+
+def on_slurm(archive, work):
+    """A job of a private Slurm with the archive's programs, while the machine's libraries are out of reach."""
+    place = work / f"slurm-{archive.name.removesuffix('.tar.gz')}"
+    with tarfile.open(archive) as packed:
+        packed.extractall(place, filter="tar")
+    programs = next(place.iterdir()) / "bin"
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", sys.executable, "-B", "-m", "package.on_slurm", programs],
+                          cwd=ROOT / "tools", capture_output=True, text=True, timeout=600)
+    if done.returncode != 0:
+        raise SystemExit(f"package: {archive.name} on Slurm: {done.stdout}{done.stderr}")
+    say(f"{archive.name} on Slurm: {done.stdout.strip()}")
+    shutil.rmtree(place)
 
 
 def block(page, heading, language):
@@ -330,6 +346,82 @@ def wheel(file, platform, work):
     say(f"{file.name}: auditwheel agrees with {platform}")
 
 
+# What a machine of a cluster has beside muster. `systemctl restart` is done as the unit says: a root file system has no systemd.
+CLUSTER = """set -e
+ip link set lo up
+ip address add 10.0.0.5/32 dev lo
+echo "10.0.0.5 head" > /etc/hosts
+mkdir -p /etc/slurm /etc/munge /run/munge /shared /var/spool/slurm/ctld /var/spool/slurm/d
+dd if=/dev/urandom of=/etc/munge/munge.key bs=1024 count=1 2> /dev/null
+chown -R munge:munge /etc/munge /run/munge /var/lib/munge /var/log/munge
+chmod 0400 /etc/munge/munge.key
+cat > /etc/slurm/slurm.conf <<END
+ClusterName=site
+SlurmctldHost=head
+SlurmUser=root
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+StateSaveLocation=/var/spool/slurm/ctld
+SlurmdSpoolDir=/var/spool/slurm/d
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+SelectType=select/cons_tres
+SlurmctldLogFile=/var/log/slurmctld.log
+SlurmdLogFile=/var/log/slurmd.log
+ReturnToService=2
+NodeName=head CPUs=2 RealMemory=500
+PartitionName=main Nodes=head Default=YES State=UP
+END
+echo CgroupAutomount=no > /etc/slurm/cgroup.conf
+cat > /usr/local/bin/systemctl <<'END'
+#!/bin/bash
+[ "$1" = restart ] || { echo "systemctl: only restart is here" >&2; exit 1; }
+unit=/usr/lib/systemd/system/$2.service
+[ -e "$unit" ] || unit=/lib/systemd/system/$2.service
+value() { sed -n "s/^$1=//p" "$unit"; }
+. "$(value EnvironmentFile)"
+umask "$(value UMask)"
+setsid setpriv --reuid="$(value User)" --regid="$(value Group)" --init-groups \\
+  $(value ExecStart | sed "s|\\$MUSTERD_OPTIONS|$MUSTERD_OPTIONS|") > /var/log/musterd.log 2>&1 < /dev/null &
+for i in $(seq 100); do grep -q "is ready" /var/log/musterd.log && exit 0; sleep 0.1; done
+cat /var/log/musterd.log >&2
+exit 1
+END
+chmod 0755 /usr/local/bin/systemctl
+setpriv --reuid=munge --regid=munge --clear-groups munged
+slurmctld
+slurmd
+for i in $(seq 300); do sinfo -h -o %t | grep -q idle && break; sleep 0.1; done
+sinfo
+"""
+
+
+def site(file, work):
+    """The lines of deploy/ADMIN.md from the package to the first job, word for word, in a Debian 12 whose only node runs a Slurm
+    of its own. Its processes and network are its own, and end with it."""
+    root = work / "root-site"
+    unpack(debian("bookworm", work, "slurm-wlm", "munge", "iproute2"), root)
+    shutil.copy(file, root / "root" / file.name)
+    page = (ROOT / "deploy/ADMIN.md").read_text()
+    blocks = re.findall(r"<!-- run by \./dev package deb.*?-->\n```bash\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    if len(blocks) != 3:
+        raise SystemExit(f"package: deploy/ADMIN.md has {len(blocks)} blocks that ./dev package deb runs, want 3")
+    (root / "root/cluster.sh").write_text(CLUSTER)
+    (root / "root/site.sh").write_text("set -eux\ncd /root\n" + blocks[0] + blocks[1] + "useradd --groups muster-users ann\n"
+                                       "setpriv --reuid=ann --regid=ann --init-groups env -u HOME bash -eux /ann.sh\n")
+    (root / "ann.sh").write_text("cd /tmp\n" + blocks[2])
+    with mounted(root):
+        command = ["unshare", "--net", "--uts", "--pid", "--fork", "--kill-child", "--mount", "sh", "-c",
+                   'hostname head; mount -t proc proc "$0/proc"; mount --rbind /sys "$0/sys"; exec chroot "$0" bash -c ". /root/cluster.sh; exec bash /root/site.sh"', root]
+        done = subprocess.run(command, env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive"},
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
+    said = done.stdout + done.stderr
+    missing = [text for text in ("succeeded", "Slurm job 1", "\nhead\n") if text not in done.stdout]
+    if done.returncode != 0 or missing:
+        raise SystemExit(f"package: the lines of deploy/ADMIN.md ended with {done.returncode}, and lack {missing}:\n{said}")
+    say(f"{file.name}: the lines of deploy/ADMIN.md, from the package to the first job of a user on Slurm")
+
+
 def deb(file, work):
     """dpkg installs, upgrades, removes and purges it in a system of Debian 12."""
     root = work / "root-deb"
@@ -351,6 +443,7 @@ def deb(file, work):
     if not (service[5] == "/var/lib/muster" and stays and gone and user_gone):
         raise SystemExit(f"package: {file.name}: user {service}, kept {stays}, gone {gone}, user gone {user_gone}")
     say(f"{file.name}: installed, first job, upgraded, removed and purged in a system of Debian 12")
+    site(file, work)
 
 
 def rpm(file, work):

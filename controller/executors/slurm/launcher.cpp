@@ -178,6 +178,10 @@ std::vector<LaunchRequest> members_of(const std::vector<LaunchRequest>& requests
   return members;
 }
 
+std::string comment_prefix(const std::string& store_name) {
+  return "muster:" + store_name + ":";
+}
+
 /// The key of "<prefix>12.3"; nullopt: the text is nothing of the kind.
 std::optional<core::AttemptKey> key_after(const std::string& prefix, const std::string& text) {
   if (!text.starts_with(prefix)) return std::nullopt;
@@ -268,7 +272,7 @@ void ArraySets::drop(const fs::path& folder) {
 Launcher::Launcher(::slurm::Scheduler& scheduler, common::Clock& clock, const SlurmOptions& options, ListJobs list)
     : scheduler_(scheduler),
       options_(options),
-      prefix_("muster:" + options.store_name + ":"),
+      prefix_(comment_prefix(options.store_name)),
       task_{options.agent_program.string(), options.agent_libraries},
       submitter_(scheduler, clock, std::move(list)),
       sets_(options.root / "slurm") {}
@@ -279,6 +283,13 @@ std::string Launcher::comment_of(const core::AttemptKey& key) const {
 
 std::optional<core::AttemptKey> Launcher::key_of(const std::string& comment) const {
   return key_after(prefix_, comment);
+}
+
+std::optional<CommentName> read_comment(const std::string& store_name, const std::string& comment) {
+  const auto prefix = comment_prefix(store_name);
+  if (const auto key = key_after(prefix, comment)) return CommentName{*key, false};
+  const auto first = key_after(prefix + kSetComment, comment);
+  return first ? std::optional(CommentName{*first, true}) : std::nullopt;
 }
 
 std::string Launcher::comment_of_set(const core::AttemptKey& first) const {

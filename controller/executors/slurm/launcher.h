@@ -88,6 +88,14 @@ class ArraySets {
   std::map<core::AttemptKey, agent::protocol::ElementPlace> places_;
 };
 
+/// The name in a Slurm comment: an attempt, or the first attempt of an array.
+struct CommentName {
+  core::AttemptKey first;
+  bool is_array = false;
+};
+/// nullopt: the comment is not of the store with this name (common::store_name()).
+std::optional<CommentName> read_comment(const std::string& store_name, const std::string& comment);
+
 /// Hands attempts to Slurm, each at most once, alone or as arrays. Thread-safe for different attempts.
 class Launcher {
  public:

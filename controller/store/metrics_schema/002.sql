@@ -4,6 +4,7 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+INSERT INTO meta (key, value) VALUES ('min_reader', '2');
 
 -- Numbers with names that ranks report.
 CREATE TABLE series (

@@ -82,10 +82,13 @@ CREATE TABLE actions (
 ) STRICT;
 CREATE INDEX actions_to_do ON actions (id) WHERE state <> 'done';
 
+-- min_reader: the schema version that a muster must know to work with this database, see [Note: schemas of neighbouring
+-- versions].
 CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+INSERT INTO meta (key, value) VALUES ('min_reader', '13');
 
 -- What admins decide about Slurm's partitions.
 CREATE TABLE partitions (
@@ -93,13 +96,13 @@ CREATE TABLE partitions (
   policy TEXT NOT NULL CHECK (json_valid(policy))
 ) STRICT, WITHOUT ROWID;
 
--- Who changed which of them when, for ever.
+-- Which admin changed what when, for ever.
 CREATE TABLE audit (
   id        INTEGER PRIMARY KEY AUTOINCREMENT,
   at_ms     INTEGER NOT NULL,
   user      TEXT    NOT NULL,
   action    TEXT    NOT NULL,
-  partition TEXT    NOT NULL,
+  partition TEXT    NOT NULL,                            -- '': about all of musterd
   before    TEXT    NOT NULL CHECK (before = '' OR json_valid(before)),
   after     TEXT    NOT NULL CHECK (after = '' OR json_valid(after))
 ) STRICT;

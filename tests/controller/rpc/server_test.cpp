@@ -108,6 +108,26 @@ TEST(Connections, OfARankServeNoCallsOfPeopleAndTheOtherWayRound) {
             StatusCode::UNIMPLEMENTED);
 }
 
+TEST_F(Rpc, TellsTheVersionOfTheWireAndTakesEveryNumberButAnOlderOne) {
+  for (const auto* version : {"", "1", "2", "no number"}) {
+    Call call;
+    if (*version != '\0') call.AddMetadata("muster-wire", version);
+    muster::v1::StatusResponse response;
+    EXPECT_TRUE(admin_->Status(&call, {}, &response).ok()) << version;
+    const auto& told = call.GetServerInitialMetadata();
+    ASSERT_EQ(told.count("muster-wire"), 1U);
+    EXPECT_EQ(told.find("muster-wire")->second, "1");
+  }
+  Call old;
+  old.AddMetadata("muster-wire", "0");
+  muster::v1::StatusResponse response;
+  const auto refused = admin_->Status(&old, {}, &response);
+  EXPECT_EQ(refused.error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(refused.error_message(),
+            "this muster is too old for musterd: it speaks version 0 of the wire, and musterd understands 1 and newer; "
+            "install the muster of musterd's version");
+}
+
 TEST_F(Rpc, PeopleNeedTheToken) {
   muster::v1::StatusResponse response;
   Call without("");

@@ -117,6 +117,12 @@ class CrashingStore : public store::Store {
     inner_.change_partitions(changes);
     point_.step();
   }
+  std::optional<core::Drain> drain() override { return inner_.drain(); }
+  void change_drain(const std::optional<core::Drain>& drain, const std::string& user, core::Time at) override {
+    point_.step();
+    inner_.change_drain(drain, user, at);
+    point_.step();
+  }
   std::vector<store::AuditRow> audit(std::int64_t before, const std::string& partition, std::uint32_t limit) override {
     return inner_.audit(before, partition, limit);
   }

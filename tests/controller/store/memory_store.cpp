@@ -512,6 +512,20 @@ std::vector<AuditRow> MemoryStore::audit(std::int64_t before_id, const std::stri
   return rows;
 }
 
+std::optional<core::Drain> MemoryStore::drain() {
+  std::lock_guard lock(mutex_);
+  return drain_;
+}
+
+void MemoryStore::change_drain(const std::optional<core::Drain>& drain, const std::string& user, core::Time at) {
+  wait_while_held();
+  std::lock_guard lock(mutex_);
+  if (failure_) throw *failure_;
+  audit_.push_back(drain_change(drain_, drain, user, at));
+  audit_.back().id = static_cast<std::int64_t>(audit_.size());
+  drain_ = drain;
+}
+
 std::string MemoryStore::secret() {
   std::lock_guard lock(mutex_);
   return secret_;

@@ -51,6 +51,8 @@ class MemoryStore final : public Store {
   std::vector<PartitionRow> partitions() override;
   void change_partitions(std::span<const AuditRow> changes) override;
   std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) override;
+  std::optional<core::Drain> drain() override;
+  void change_drain(const std::optional<core::Drain>& drain, const std::string& user, core::Time at) override;
   std::string secret() override;
   std::string place() override;
   void settle(const std::string& place, bool new_secret) override;
@@ -108,6 +110,7 @@ class MemoryStore final : public Store {
   std::map<core::JobId, std::vector<SeriesRow>> series_;  // attempt 0: no value yet
   std::map<std::string, std::string> partitions_;
   std::vector<AuditRow> audit_;  // id is the index plus one
+  std::optional<core::Drain> drain_;
   std::string secret_;
   std::string place_;
 };

@@ -74,6 +74,23 @@ TYPED_TEST(PartitionStore, ARemovedPartitionIsGoneAndItsHistoryIsNot) {
   EXPECT_EQ(store.audit(0, "main", 10).size(), 2U);
 }
 
+TYPED_TEST(PartitionStore, KeepsTheOrderToDrainAndWhoGaveIt) {
+  auto& store = this->store();
+  EXPECT_EQ(store.drain(), std::nullopt);
+  const core::Time given(core::Millis(1000)), taken(core::Millis(2000));
+  const core::Drain order{given, "ann", "new driver"};
+  store.change_drain(order, "ann", given);
+  EXPECT_EQ(store.drain(), order);
+  EXPECT_THAT(store.partitions(), IsEmpty());
+  store.change_drain(std::nullopt, "bob", taken);
+  EXPECT_EQ(store.drain(), std::nullopt);
+  const auto rows = store.audit(0, "", 10);
+  const std::string text = rows.at(1).after;
+  EXPECT_THAT(text, testing::HasSubstr("new driver"));
+  EXPECT_THAT(rows, ElementsAre(AuditRow{2, taken, "bob", "resume", "", text, ""},
+                                AuditRow{1, given, "ann", "drain", "", "", text}));
+}
+
 TEST(PartitionsOnDisk, AreThereWhenTheFileIsOpenedAgain) {
   TemporaryFolder folder;
   const auto file = folder.path() / "muster.db";

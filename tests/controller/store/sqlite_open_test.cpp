@@ -213,7 +213,13 @@ TEST_F(SqliteOpen, AnotherProgramsDatabaseIsRefusedAndLeftAlone) {
 
 TEST_F(SqliteOpen, ANewerSchemaIsRefusedAndLeftAlone) {
   fill(1);
-  exec("PRAGMA user_version = 99");
+  exec("PRAGMA user_version = 99; UPDATE meta SET value = '99' WHERE key = 'min_reader'");
+  EXPECT_THAT(refused(Kind::kNewer), HasSubstr("schema version 99"));
+}
+
+TEST_F(SqliteOpen, ANewerSchemaThatSaysNothingOfItsReadersIsRefused) {
+  fill(1);
+  exec("PRAGMA user_version = 99; DELETE FROM meta WHERE key = 'min_reader'");
   EXPECT_THAT(refused(Kind::kNewer), HasSubstr("schema version 99"));
 }
 
