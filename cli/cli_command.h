@@ -193,6 +193,7 @@ struct DashboardFacts {
   std::string controller;      // the controller's HOST:PORT
   std::string ssh_connection;  // SSH_CONNECTION, "CLIENT PORT SERVER PORT"; empty: no ssh
   std::string user;
+  bool is_on_node = false;  // the controller runs in a Slurm job: a person's own machine may not know the node
 };
 
 /// Pure. Both ends of a tunnel have the dashboard's port.

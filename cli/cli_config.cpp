@@ -117,7 +117,9 @@ std::string reached_at(const std::string& address, const common::ReadyFile& read
   for (const auto& [everywhere, own] : {std::pair{"0.0.0.0:", "127.0.0.1:"}, std::pair{"[::]:", "[::1]:"}}) {
     if (!address.starts_with(everywhere)) continue;
     const auto port = address.substr(std::string_view(everywhere).size());
-    return (ready.is_of_this_host() ? own : ready.host + ":") + port;
+    if (ready.is_of_this_host()) return own + port;
+    const auto host = ready.advertised.substr(0, ready.advertised.rfind(':'));
+    return (host.empty() || is_loopback(ready.advertised) ? ready.host : host) + ":" + port;
   }
   return address;
 }
@@ -192,7 +194,11 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
     const auto ready = common::read_ready_file(*job);
     const bool is_here = ready && ready->is_of_this_host();
     const auto told = places.variable(spec::variable::kController);
-    if (told && !is_here) take(config.address, *told, spec::variable::kController);
+    if (!is_here && ready && !ready->advertised.empty()) {
+      take(config.address, ready->advertised, ready->file.native());
+    } else if (told && !is_here) {
+      take(config.address, *told, spec::variable::kController);
+    }
     take_folder(job->native(), spec::variable::kAttemptFolder, true);
   }
   for (const auto& file : places.files) {

@@ -48,7 +48,8 @@ struct Config {
 ///   1. the flags
 ///   2. MUSTER_ADDRESS, MUSTER_TOKEN_FILE, MUSTER_TOKEN
 ///   3. MUSTER_DATA_FOLDER: the address in its musterd.json, and its token
-///   4. in a rank: the controller of its job, by MUSTER_ATTEMPT_FOLDER, and on another machine by MUSTER_CONTROLLER
+///   4. in a rank: the controller of its job, by MUSTER_ATTEMPT_FOLDER; on another machine the address that this
+///      controller advertises, else MUSTER_CONTROLLER
 ///   5. the configuration files, in their order
 ///   6. the default data folder: the address in its musterd.json, and its token
 ///   7. the address 127.0.0.1:7600
@@ -63,7 +64,8 @@ std::string read_token(const Config& config);
 bool is_loopback(const std::string& address);
 
 /// The address by which this machine reaches a port of the musterd that wrote the file: one that listens on all
-/// addresses is reached by the loopback address here, and by its host's name elsewhere.
+/// addresses is reached by the loopback address here, and elsewhere by the host that it advertises, else by its host's
+/// name.
 std::string reached_at(const std::string& address, const common::ReadyFile& ready);
 
 /// The configuration of a client of this very musterd.

@@ -88,9 +88,18 @@ Client::Client(const Config& config, std::function<Config()> look_again)
 }
 
 void Client::open() {
-  channel_ = open_channel(address());
-  jobs_ = muster::v1::JobService::NewStub(channel_);
-  admin_ = muster::v1::AdminService::NewStub(channel_);
+  const auto channel = open_channel(address());
+  connections_.push_back(
+      {channel, muster::v1::JobService::NewStub(channel), muster::v1::AdminService::NewStub(channel)});
+  now_ = &connections_.back();
+}
+
+void Client::follow_move() {
+  if (!look_again_) return;
+  auto found = look_again_();
+  if (found.is_absent || found.address.value == address()) return;
+  config_ = std::move(found);
+  open();
 }
 
 bool Client::connect() {
@@ -108,11 +117,12 @@ bool Client::connect_once() {
   if (config_.is_absent) return false;
   const auto deadline = std::chrono::system_clock::now() + kCallLimit;
   bool is_there = false;  // somebody listens, so a failure is one of a crowd, and another try may work
-  for (auto state = channel_->GetState(true); state != GRPC_CHANNEL_READY; state = channel_->GetState(true)) {
+  const auto channel = now_.load()->channel;
+  for (auto state = channel->GetState(true); state != GRPC_CHANNEL_READY; state = channel->GetState(true)) {
     const bool failed = state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN;
     if (failed && !is_there) is_there = is_listening() && !is_wrong_port();
     if (failed && !is_there) return false;
-    if (!channel_->WaitForStateChange(state, deadline)) return false;
+    if (!channel->WaitForStateChange(state, deadline)) return false;
   }
   return true;
 }
@@ -132,10 +142,10 @@ bool Client::meet() {
 // controller keeps the connection.
 bool Client::knock() {
   const auto deadline = std::chrono::system_clock::now() + kCallLimit;
-  grpc::GenericStub stub(channel_);
   const grpc::Slice nothing;
   const grpc::ByteBuffer request(&nothing, 1);
   while (true) {
+    grpc::GenericStub stub(now_.load()->channel);
     grpc::ClientContext context;
     authorize(context);
     context.set_deadline(deadline);
@@ -305,6 +315,7 @@ bool Contact::settle(const grpc::Status& status) {
               << "; jobs go on without it. Reconnecting...\n";
   }
   lost_ = true;
+  client_.follow_move();
   return pause();
 }
 

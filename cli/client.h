@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -102,7 +103,9 @@ class Client {
 
   const std::string& address() const { return config_.address.value; }
   const Config& config() const { return config_; }
-  JobStub& jobs() { return *jobs_; }
+  JobStub& jobs() { return *now_.load()->jobs; }
+  /// Goes to where the controller is now, if it has moved. Calls that are under way on the former connection end there.
+  void follow_move();
 
   /// Adds the token and the version of the wire to a call.
   void authorize(grpc::ClientContext& context);
@@ -155,18 +158,23 @@ class Client {
   template <typename Stub>
   Stub& stub() {
     if constexpr (std::is_same_v<Stub, JobStub>) {
-      return *jobs_;
+      return jobs();
     } else {
-      return *admin_;
+      return *now_.load()->admin;
     }
   }
 
   Config config_;
   const std::function<Config()> look_again_;
   std::string token_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<JobStub> jobs_;
-  std::unique_ptr<AdminStub> admin_;
+  struct Connection {
+    std::shared_ptr<grpc::Channel> channel;
+    std::unique_ptr<JobStub> jobs;
+    std::unique_ptr<AdminStub> admin;
+  };
+  /// The newest last. Another thread may still call on a former one.
+  std::deque<Connection> connections_;
+  std::atomic<Connection*> now_{nullptr};
 };
 
 /// The request for everything that is asked of one job.

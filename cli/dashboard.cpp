@@ -128,11 +128,18 @@ DashboardLink dashboard_link(const DashboardFacts& facts) {
   if (everywhere) dashboard.host = here ? "127.0.0.1" : controller.host;
   DashboardLink link;
   link.link = "http://" + dashboard.host + ":" + dashboard.port + "/#token=" + facts.token;
+  const auto server = ssh_server(facts.ssh_connection);
+  if (facts.is_on_node && !here && !server.host.empty()) {
+    link.link = "http://127.0.0.1:" + dashboard.port + "/#token=" + facts.token;
+    link.listens_on = "the cluster's network";
+    link.tunnel = tunnel_to(dashboard, facts.user, server);
+    return link;
+  }
   if (!is_loopback(dashboard.host + ":" + dashboard.port)) return link;
   if (!here) {
     link.listens_on = controller.host;
     link.tunnel = tunnel_to(dashboard, facts.user, {controller.host, ""});
-  } else if (const auto server = ssh_server(facts.ssh_connection); !server.host.empty()) {
+  } else if (!server.host.empty()) {
     link.listens_on = "this machine";
     link.tunnel = tunnel_to(dashboard, facts.user, server);
   }
@@ -140,8 +147,9 @@ DashboardLink dashboard_link(const DashboardFacts& facts) {
 }
 
 DashboardLink dashboard_link(Client& client, const muster::v1::StatusResponse& status) {
-  return dashboard_link(
-      {status.dashboard_url(), client.token(), client.address(), variable("SSH_CONNECTION"), user_name()});
+  const auto ready = common::read_ready_file(client.config().data_folder);
+  return dashboard_link({status.dashboard_url(), client.token(), client.address(), variable("SSH_CONNECTION"),
+                         user_name(), ready && !ready->slurm_job.empty()});
 }
 
 void tell_tunnel(const DashboardLink& link) {

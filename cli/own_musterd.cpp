@@ -41,37 +41,8 @@ std::uintmax_t size_of(const fs::path& file) {
   return none ? 0 : size;
 }
 
-/// musterd's words in the log since it had `from` bytes: the line that says why it ended, else the last lines.
-std::string words_since(const fs::path& log, std::uintmax_t from) {
-  const auto now = size_of(log);
-  const auto begin = now < from ? 0 : std::max(from, now - std::min<std::uintmax_t>(now, kMostWords));
-  const auto lines = base::split(base::trimmed(base::read_small_file(log, kMostWords, begin)), '\n');
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    if (line->starts_with("musterd: ")) return line->substr(std::string_view("musterd: ").size());
-  }
-  const auto skipped = lines.size() - std::min(lines.size(), kMostLines);
-  return joined(std::vector(lines.begin() + static_cast<std::ptrdiff_t>(skipped), lines.end()), " | ");
-}
-
 bool names(const std::vector<std::string>& flags, const std::string& flag) {
   return std::ranges::any_of(flags, [&](const auto& word) { return word == flag || word.starts_with(flag + "="); });
-}
-
-std::vector<std::string> command_of(const Start& start) {
-  if (names(start.flags, "--data-folder")) {
-    throw Failure(kUsage,
-                  "--data-folder after --: name the folder by MUSTER_DATA_FOLDER, so that muster finds it, too");
-  }
-  const auto program = must_find("musterd", "so no controller can be started");
-  std::vector<std::string> words{fs::absolute(program).native(), "--data-folder", start.data_folder.native()};
-  const auto add = [&](const char* flag, const std::string& value) {
-    if (!names(start.flags, flag)) words.insert(words.end(), {flag, value});
-  };
-  add("--listen", "auto");
-  add("--http", "auto");
-  add("--log-file", log_of(start.data_folder).native());
-  words.insert(words.end(), start.flags.begin(), start.flags.end());
-  return words;
 }
 
 /// Starts the command in a session of its own, with its output behind the log.
@@ -151,6 +122,43 @@ fs::path log_of(const fs::path& data_folder) {
   return data_folder / "musterd.log";
 }
 
+std::uintmax_t size_of_log(const fs::path& data_folder) {
+  return size_of(log_of(data_folder));
+}
+
+std::string words_since(const fs::path& log, std::uintmax_t from) {
+  const auto now = size_of(log);
+  const auto begin = now < from ? 0 : std::max(from, now - std::min<std::uintmax_t>(now, kMostWords));
+  const auto lines = base::split(base::trimmed(base::read_small_file(log, kMostWords, begin)), '\n');
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (line->starts_with("musterd: ")) return line->substr(std::string_view("musterd: ").size());
+  }
+  const auto skipped = lines.size() - std::min(lines.size(), kMostLines);
+  return joined(std::vector(lines.begin() + static_cast<std::ptrdiff_t>(skipped), lines.end()), " | ");
+}
+
+std::vector<std::string> command_of(const Start& start) {
+  if (names(start.flags, "--data-folder")) {
+    throw Failure(kUsage,
+                  "--data-folder after --: name the folder by MUSTER_DATA_FOLDER, so that muster finds it, too");
+  }
+  const auto program = must_find("musterd", "so no controller can be started");
+  std::vector<std::string> words{fs::absolute(program).native(), "--data-folder", start.data_folder.native()};
+  const auto add = [&](const char* flag, const std::string& value) {
+    if (!names(start.flags, flag)) words.insert(words.end(), {flag, value});
+  };
+  add("--listen", "auto");
+  add("--http", "auto");
+  add("--log-file", log_of(start.data_folder).native());
+  if (start.in_slurm) {
+    words.push_back("--in-slurm");
+    add("--slurm", "yes");
+    add("--local-gpus", "none");  // Slurm has given this job none
+  }
+  words.insert(words.end(), start.flags.begin(), start.flags.end());
+  return words;
+}
+
 Running settled(const fs::path& data_folder) {
   const auto running =
       wait_until(data_folder, kReadyWithin, [](const Running& now) { return now.kind != Running::Kind::kBusy; });
@@ -172,7 +180,7 @@ Started start_musterd(const Start& start) {
   const auto command = command_of(start);
   common::make_data_folder(folder);
   const auto log = log_of(folder);
-  const auto from = size_of(log);
+  const auto from = size_of_log(folder);
   const UserService service(folder);
   auto no_service = start.may_use_service ? service.why_not() : std::string();
   if (start.may_use_service && no_service.empty()) {

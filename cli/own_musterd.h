@@ -14,7 +14,11 @@ struct Start {
   std::filesystem::path data_folder;
   std::vector<std::string> flags = {};  // of musterd, besides those that muster up gives it
   bool may_use_service = true;          // a unit of systemd --user, where that can run one
+  bool in_slurm = false;                // the command is for a Slurm job, see SlurmController
 };
+
+/// The command that runs musterd. Throws a Failure if there is no musterd, or if a flag is none for `muster up`.
+std::vector<std::string> command_of(const Start& start);
 
 struct Started {
   common::ReadyFile ready;
@@ -35,6 +39,10 @@ void stop_musterd(const common::Running& running);
 /// who_runs(), after a musterd that starts or ends has done so. Throws a Failure if that takes too long.
 common::Running settled(const std::filesystem::path& data_folder);
 
+/// musterd's words in the log since it had `from` bytes: the line that says why it ended, else the last lines.
+std::string words_since(const std::filesystem::path& log, std::uintmax_t from);
+/// 0: there is no log.
+std::uintmax_t size_of_log(const std::filesystem::path& data_folder);
 /// The log of a musterd that start_musterd() has started.
 std::filesystem::path log_of(const std::filesystem::path& data_folder);
 

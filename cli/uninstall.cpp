@@ -114,7 +114,9 @@ std::string programs_text(const fs::path& folder) {
 /// Throws a Failure if jobs of a running musterd have not ended.
 void refuse_open_jobs(const fs::path& data) {
   const auto running = settled(data);
-  if (running.kind != common::Running::Kind::kHere) return;
+  const bool in_slurm =
+      running.kind == common::Running::Kind::kElsewhere && running.ready && !running.ready->slurm_job.empty();
+  if (running.kind != common::Running::Kind::kHere && !in_slurm) return;
   Client client(config_of(*running.ready));
   client.must_connect();
   const auto open = count_jobs(client, open_states());

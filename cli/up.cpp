@@ -6,8 +6,11 @@
 #include "cli/cli_text.h"
 #include "cli/list.h"
 #include "cli/own_musterd.h"
+#include "cli/slurm_controller.h"
 #include "cli/user_service.h"
 #include "controller/core/core_text.h"
+#include "slurm/option_words.h"
+#include "spec/jobfile/sbatch_words.h"
 #include "spec/variables.h"
 
 namespace cli {
@@ -39,6 +42,39 @@ std::string service_text(const std::filesystem::path& data_folder, std::int64_t 
   return service.name() + " of systemd --user starts it again after a crash and at each boot";
 }
 
+/// True if musterd is to run in Slurm, or does.
+bool is_of_slurm(const std::filesystem::path& folder) {
+  if (SlurmController(folder).is_wanted()) return true;
+  const auto ready = common::read_ready_file(folder);
+  return ready && !ready->slurm_job.empty();
+}
+
+/// The word of Slurm about a musterd that runs there; empty: it does not.
+std::string slurm_text(const std::filesystem::path& folder) {
+  if (!is_of_slurm(folder)) return {};
+  try {
+    return SlurmController::text_of(SlurmController(folder).look());
+  } catch (const Failure& failure) {
+    return failure.what();
+  }
+}
+
+nlohmann::ordered_json slurm_json(const std::filesystem::path& folder) {
+  try {
+    const auto standing = SlurmController(folder).look();
+    nlohmann::ordered_json object = {{"job", nullptr}, {"node", nullptr}, {"ends", nullptr}, {"next_job", nullptr}};
+    if (const auto& job = standing.running; job) {
+      object["job"] = to_string(job->id);
+      object["node"] = job->node_list;
+      if (job->ends) object["ends"] = core::utc_text(*job->ends);
+    }
+    if (!standing.queued.empty()) object["next_job"] = to_string(standing.queued.front().id);
+    return object;
+  } catch (const Failure& failure) {
+    return {{"problem", failure.what()}};
+  }
+}
+
 /// Says if other commands go to another controller than this one.
 void warn_of_another(Session& session, const std::string& address) {
   const auto config = load_config(session.flags, usual_places());
@@ -53,14 +89,66 @@ void print_notes(const StatusResponse& status) {
 }
 
 struct UpOptions {
-  bool no_service = false;
+  bool no_service = false, in_slurm = false;
+  std::string partition, account, qos, time;
+  std::vector<std::string> sbatch;
 };
+
+/// The options of sbatch by their long names. Throws a Failure.
+slurm::Options options_of_sbatch(const UpOptions& options) {
+  slurm::Options asked;
+  const auto read = slurm::read_option_words(options.sbatch, slurm::Reader::kSbatch);
+  if (!read.problems.empty()) throw Failure(kUsage, "--sbatch " + read.problems.front());
+  if (!read.others.empty()) {
+    throw Failure(kUsage, "--sbatch \"" + read.others.front() + "\": want options of sbatch such as --sbatch=--mem=2G");
+  }
+  for (const auto& option : read.options) asked[option.name] = option.value;
+  for (const auto& [name, value] : {std::pair{"partition", &options.partition}, std::pair{"account", &options.account},
+                                    std::pair{"qos", &options.qos}, std::pair{"time", &options.time}}) {
+    if (!value->empty()) asked[name] = *value;
+  }
+  if (const auto time = asked.find("time"); time != asked.end()) {
+    time->second = jobfile::as_duration(time->second.value_or(""));
+  }
+  return asked;
+}
+
+/// Starts musterd in Slurm, or finds the one that is to run there.
+Started start_in_slurm(const std::filesystem::path& folder, const std::vector<std::string>& flags,
+                       const slurm::Options& asked) {
+  SlurmController slurm(folder);
+  const bool was_there = slurm.look().is_any_left();
+  const auto running = common::who_runs(folder);
+  if (!was_there && running.kind != Running::Kind::kNone && !is_of_slurm(folder)) {
+    throw Failure(kUsage, running.why + ": end it with muster down first");
+  }
+  if (!was_there || !slurm.is_wanted())
+    slurm.start(command_of({.data_folder = folder, .flags = flags, .in_slurm = true}), asked);
+  return {slurm.wait_for_ready(), was_there, {}};
+}
+
+/// True if a Slurm job of musterd is left. Where none is, what the last one has left is removed, so that musterd may
+/// run elsewhere.
+bool is_left_in_slurm(const std::filesystem::path& folder) {
+  if (!is_of_slurm(folder)) return false;
+  SlurmController slurm(folder);
+  if (slurm.look().is_any_left()) return true;
+  slurm.stop();
+  return false;
+}
 
 int run_up(Session& session, const UpOptions& options) {
   const auto folder = session.config().data_folder;
-  const auto started = start_musterd({folder, session.arguments, !options.no_service});
-  if (started.was_there && !session.arguments.empty()) {
-    std::cerr << "muster: musterd ran already, so the flags after -- were not used: muster down, then muster up\n";
+  const auto asked = options_of_sbatch(options);
+  if (!options.in_slurm && !asked.empty()) {
+    throw Failure(kUsage, "--" + asked.begin()->first + " is for a Slurm job: add --in-slurm");
+  }
+  const bool in_slurm = options.in_slurm || is_left_in_slurm(folder);
+  const auto started = in_slurm ? start_in_slurm(folder, session.arguments, asked)
+                                : start_musterd({folder, session.arguments, !options.no_service});
+  if (started.was_there && !(session.arguments.empty() && asked.empty())) {
+    std::cerr << "muster: musterd ran already, so " << (asked.empty() ? "" : "the options for Slurm and ")
+              << "the flags after -- were not used: muster down, then muster up\n";
   }
   Client client(config_of(started.ready));
   client.must_connect();
@@ -70,11 +158,15 @@ int run_up(Session& session, const UpOptions& options) {
             << status.pid() << ")\n";
   print_path("data", status.data_folder());
   print_path("log", log_of(folder).native());
-  const auto service = service_text(folder, status.pid());
-  print_entry("service", !service.empty() ? service
-                         : started.no_service.empty()
-                             ? "none: after a reboot say muster up again"
-                             : "none: after a reboot say muster up again; " + started.no_service);
+  if (in_slurm) {
+    print_entry("slurm", slurm_text(folder));
+  } else {
+    const auto service = service_text(folder, status.pid());
+    print_entry("service", !service.empty() ? service
+                           : started.no_service.empty()
+                               ? "none: after a reboot say muster up again"
+                               : "none: after a reboot say muster up again; " + started.no_service);
+  }
   if (const auto open = count_jobs(client, open_states()); open > 0)
     print_entry("jobs", jobs_text(open, "goes on", "go on"));
   print_path("dashboard", link.link);
@@ -133,9 +225,13 @@ int tell_down(Client& client, bool wants_json) {
   const auto& config = client.config();
   const auto why = client.unreachable_text();
   if (wants_json) {
-    print_json(with_version({{"up", false}, {"reason", why}, {"data_folder", config.data_folder.native()}}));
+    auto object = with_version({{"up", false}, {"reason", why}, {"data_folder", config.data_folder.native()}});
+    if (is_of_slurm(config.data_folder)) object["slurm"] = slurm_json(config.data_folder);
+    print_json(object);
   } else {
-    std::cout << "down: " << why << "\n" << std::flush;
+    std::cout << "down: " << why << "\n";
+    print_entry("slurm", slurm_text(config.data_folder));
+    std::cout << std::flush;
     std::cerr << "muster: " << client.start_remedy() << "\n";
   }
   return kUnreachable;
@@ -150,6 +246,7 @@ int run_status(Session& session, const JsonOption& options) {
     auto object = json_of(status);
     object["up"] = true;
     object["address"] = client.address();
+    if (is_of_slurm(status.data_folder())) object["slurm"] = slurm_json(status.data_folder());
     object["jobs"] = nlohmann::ordered_json::object();
     for (const auto& [state, count] : jobs) object["jobs"][state] = count;
     print_json(object);
@@ -166,6 +263,7 @@ int run_status(Session& session, const JsonOption& options) {
     print_entry("dashboard", status.dashboard_url() + "; muster dashboard prints a link that logs in");
   }
   print_entry("service", service_text(status.data_folder(), status.pid()));
+  print_entry("slurm", slurm_text(status.data_folder()));
   print_notes(status);
   return kSuccess;
 }
@@ -184,7 +282,37 @@ std::string jobs_text(std::int64_t count, const std::string& one, const std::str
   return core::count_text(static_cast<std::size_t>(count), "job") + " " + (count == 1 ? one : several);
 }
 
+namespace {
+
+/// Asks the musterd how many jobs run, after it has cancelled all if that is wanted.
+std::int64_t count_left(const common::ReadyFile& ready, bool cancels) {
+  Client client(config_of(ready));
+  if (client.meet()) {
+    if (cancels) cancel_all(client);
+    return count_jobs(client, {"running", "stopping"});
+  }
+  if (cancels) throw client.unreachable();
+  return 0;
+}
+
+/// end_musterd() of one that runs in Slurm, or is to.
+std::optional<std::int64_t> end_in_slurm(const std::filesystem::path& data_folder, bool cancels) {
+  SlurmController slurm(data_folder);
+  const auto standing = slurm.look();
+  const auto ready = common::read_ready_file(data_folder);
+  if (standing.is_any_left() && cancels && !ready) {
+    throw Failure(kUnreachable, SlurmController::text_of(standing) + ": --cancel needs a musterd that runs");
+  }
+  std::optional<std::int64_t> left;
+  if (standing.is_any_left()) left = standing.running && ready ? count_left(*ready, cancels) : 0;
+  slurm.stop();
+  return left;
+}
+
+}  // namespace
+
 std::optional<std::int64_t> end_musterd(const std::filesystem::path& data_folder, bool cancels) {
+  if (is_of_slurm(data_folder)) return end_in_slurm(data_folder, cancels);
   const auto running = settled(data_folder);
   if (running.kind == Running::Kind::kElsewhere) throw Failure(kUsage, running.why + ": say muster down there");
   if (running.kind == Running::Kind::kNone) {
@@ -196,14 +324,7 @@ std::optional<std::int64_t> end_musterd(const std::filesystem::path& data_folder
     }
     return std::nullopt;
   }
-  Client client(config_of(*running.ready));
-  std::int64_t left = 0;
-  if (client.meet()) {
-    if (cancels) cancel_all(client);
-    left = count_jobs(client, {"running", "stopping"});
-  } else if (cancels) {
-    throw client.unreachable();
-  }
+  const auto left = count_left(*running.ready, cancels);
   stop_musterd(running);
   return left;
 }
@@ -226,6 +347,7 @@ bool offer_musterd(const Config& config) {
   const bool is_in_rank = usual_places().variable(spec::variable::kAttemptFolder).has_value();
   if (!config.is_absent || is_in_rank || !can_ask()) return false;
   if (common::who_runs(config.data_folder).kind == Running::Kind::kElsewhere) return false;
+  if (is_of_slurm(config.data_folder)) return false;
   if (!person_says_yes("No musterd of yours runs on this machine. Start one now (muster up)?", true)) return false;
   const auto started = start_musterd({config.data_folder});
   std::cerr << "muster: musterd runs (process " << started.ready.pid << "); muster down ends it\n";
@@ -235,6 +357,15 @@ bool offer_musterd(const Config& config) {
 void define_up(CLI::App& app, Session& session) {
   auto options = add_action<UpOptions>(app, session, run_up);
   app.add_flag("--no-service", options->no_service, "Start musterd detached, also where systemd --user could run it");
+  app.add_flag("--in-slurm", options->in_slurm, "Run musterd in a small Slurm job, which the next one follows");
+  app.add_option("--partition", options->partition, "With --in-slurm: the partition of the job")->type_name("NAME");
+  app.add_option("--account", options->account, "With --in-slurm: the account of the job")->type_name("NAME");
+  app.add_option("--qos", options->qos, "With --in-slurm: the quality of service of the job")->type_name("NAME");
+  app.add_option("--time", options->time,
+                 "With --in-slurm: the time limit of each job (default: the partition's, else 1d)")
+      ->type_name("TIME");
+  app.add_option("--sbatch", options->sbatch, "With --in-slurm: another option of sbatch, such as --sbatch=--mem=2G")
+      ->type_name("OPTION");
 }
 
 void define_down(CLI::App& app, Session& session) {

@@ -1,6 +1,7 @@
 // musterd: the controller process. It holds the store, watches every rank and serves people. This file reads the flags,
 // builds the parts and ends them in order.
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spdlog/async.h>
 #include <spdlog/sinks/rotating_file_sink.h>
@@ -15,6 +16,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/command.h"
 #include "base/durable_file.h"
 #include "base/fd.h"
 #include "base/host_name.h"
@@ -24,6 +26,7 @@
 #include "controller/common/tokens.h"
 #include "controller/executors/slurm/slurm_submission.h"
 #include "controller/http/http_server.h"
+#include "controller/in_slurm/succession.h"
 #include "controller/musterd/advertised.h"
 #include "controller/musterd/backup.h"
 #include "controller/musterd/executors.h"
@@ -38,6 +41,7 @@
 #include "controller/service/controller_impl.h"
 #include "controller/store/sqlite_store.h"
 #include "muster_version.h"
+#include "slurm/slurm_client.h"
 
 namespace {
 
@@ -56,6 +60,10 @@ constexpr const char* kOpenForNodes =
     "--listen auto with Slurm: the port for ranks can be reached from other machines, and tokens travel unencrypted: "
     "that is for a network you trust; --slurm no keeps musterd to this machine";
 
+constexpr const char* kOpenInSlurm =
+    "musterd runs in a Slurm job: its ports for ranks and of the dashboard can be reached from other machines, and "
+    "tokens travel unencrypted: that is for a network you trust";
+
 struct Flags {
   std::string data_folder;
   std::string listen = "127.0.0.1:7600";
@@ -69,6 +77,7 @@ struct Flags {
   bool moved = false, fork = false;
   std::string backup, restore;
   bool backup_metrics = false;
+  bool in_slurm = false;
   std::int64_t slurm_poll_ms = 1000;
   std::int64_t leaving_limit_ms = 20'000;  // systemd kills after 90 s
   std::int64_t probe_ms = net::ProbeTimes{}.every.count();
@@ -82,11 +91,6 @@ fs::path default_data_folder() {
   const auto home = environment("HOME");
   if (home.empty()) throw UsageError("no data folder: set HOME, or give --data-folder");
   return fs::path(home) / ".local" / "share" / "muster";
-}
-
-/// The address by which ranks on nodes look for a musterd that listens for them by itself.
-std::string nodes_find_at(std::uint16_t port) {
-  return ListenAddress{.host = base::host_name(), .port = port}.text();
 }
 
 ListenAddress checked_address(const char* flag, const std::string& text, bool insecure) {
@@ -134,13 +138,14 @@ void on_signal(int number) {
   errno = saved;
 }
 
-void catch_signals() {
+void catch_signals(bool in_slurm) {
   if (::pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) != 0) throw std::runtime_error("cannot make a pipe for signals");
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (const int number : {SIGTERM, SIGINT}) ::sigaction(number, &action, nullptr);
-  action.sa_handler = [](int) {};  // write() then fails with EPIPE, and the process goes on
+  if (in_slurm) ::sigaction(SIGUSR1, &action, nullptr);  // the time limit is near
+  action.sa_handler = [](int) {};                        // write() then fails with EPIPE, and the process goes on
   ::sigaction(SIGPIPE, &action, nullptr);
 }
 
@@ -153,6 +158,64 @@ char wait_for_signal() {
   while (::read(signal_pipe[0], &byte, 1) < 0 && errno == EINTR) {
   }
   return byte;
+}
+
+/// True if somebody asks musterd to leave within this time.
+bool is_asked_to_leave(core::Millis patience) {
+  pollfd asked{signal_pipe[0], POLLIN, 0};
+  return ::poll(&asked, 1, static_cast<int>(patience.count())) > 0;
+}
+
+/// Why musterd leaves, for the log.
+const char* words_of(char signal) {
+  if (signal == SIGUSR1) return "for the next Slurm job";
+  return signal == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
+/// A musterd that runs in a Slurm job itself.
+struct InSlurm {
+  InSlurm(const fs::path& data, std::uint64_t open_files)
+      : runner(true, open_files),
+        client(runner, {}),
+        job(slurm::parse_job_id(environment("SLURM_JOB_ID"))),
+        own{data, job.value_or(slurm::JobId{}), environment("SLURM_JOB_USER")},
+        succession(client, own, [](const std::string& why) {
+          spdlog::warn("{}; musterd leaves, and running attempts go on", why);
+          const char signal = SIGUSR1;
+          [[maybe_unused]] const auto wrote = ::write(signal_pipe[1], &signal, 1);
+        }) {
+    if (!job) throw UsageError("--in-slurm outside of a Slurm job: muster up --in-slurm submits one");
+  }
+
+  base::ProcessRunner runner;
+  slurm::Client client;
+  std::optional<slurm::JobId> job;
+  in_slurm::OwnJob own;
+  in_slurm::Succession succession;
+};
+
+/// The store of the folder. In a Slurm job, waits while another musterd has it: the one of the job before, on a node
+/// that Slurm has lost. nullptr: musterd is asked to leave meanwhile.
+std::unique_ptr<store::Store> open_store(const fs::path& data, const common::Clock& clock, InSlurm* in_slurm) {
+  constexpr core::Millis kBetweenTries{1000};
+  const auto tell = [](const std::string& text) { spdlog::warn(text); };
+  for (bool is_told = false;; is_told = true) {
+    try {
+      return store::open_sqlite_store(common::DataFolder(data).database(),
+                                      {.now = [&] { return clock.wall(); }, .tell = tell});
+    } catch (const store::Error& error) {
+      if (in_slurm == nullptr || error.kind() != store::Error::Kind::kInUse) throw;
+      if (!is_told) spdlog::warn("{}; waiting for its end", error.what());
+      in_slurm->succession.start();
+      if (is_asked_to_leave(kBetweenTries)) return nullptr;
+    }
+  }
+}
+
+/// The address by which ranks on nodes look for a musterd that listens for them by itself.
+std::string nodes_find_at(std::uint16_t port, InSlurm* in_slurm) {
+  auto host = in_slurm == nullptr ? std::string() : in_slurm::address_of_node(in_slurm->client, base::node_name());
+  return ListenAddress{.host = host.empty() ? base::host_name() : host, .port = port}.text();
 }
 
 // systemd starts musterd again ("Restart=on-failure"). Attempts go on meanwhile.
@@ -190,7 +253,8 @@ bool keep_backup(const Flags& flags) {
   return true;
 }
 
-int serve(const Flags& flags) {
+/// `in_slurm`: nullptr outside of a Slurm job.
+int serve(const Flags& flags, InSlurm* in_slurm) {
   if (flags.step_metrics_days < flags.rank_metrics_days) {
     throw UsageError("--step-metrics-days " + std::to_string(flags.step_metrics_days) +
                      " is less than --rank-metrics-days " + std::to_string(flags.rank_metrics_days) +
@@ -201,7 +265,7 @@ int serve(const Flags& flags) {
   auto& grpc_address = grpc_port.address;
   auto& http_address = http_port.address;
   const auto open_files = take_all_descriptors();
-  catch_signals();
+  if (in_slurm == nullptr) catch_signals(false);
   common::RealClock clock;
   musterd::Leaving leaving{core::Millis(flags.leaving_limit_ms)};  // before all that it bounds, so that it goes last
   musterd::Advertised advertised(clock);
@@ -211,9 +275,8 @@ int serve(const Flags& flags) {
     advertised.set(grpc_address.text());
   }
   const auto data = prepare_data_folder(flags.data_folder);
-  const auto tell = [](const std::string& text) { spdlog::warn(text); };
-  const auto store = store::open_sqlite_store(common::DataFolder(data).database(),
-                                              {.now = [&] { return clock.wall(); }, .tell = tell});
+  const auto store = open_store(data, clock, in_slurm);
+  if (!store) return 0;
   const auto relocation = flags.fork    ? musterd::Relocation::kFork
                           : flags.moved ? musterd::Relocation::kMoved
                                         : musterd::Relocation::kNone;
@@ -239,6 +302,7 @@ int serve(const Flags& flags) {
     auto all = executors.problems();
     if (auto open = common::DataFolder(data).open_to_others(); !open.empty()) all.push_back(std::move(open));
     if (auto wrong = advertised.problem(); !wrong.empty()) all.push_back(std::move(wrong));
+    if (auto alone = in_slurm ? in_slurm->succession.problem() : ""; !alone.empty()) all.push_back(std::move(alone));
     if (auto crowd = connections->crowd().text(net::Connections::Clock::now()); !crowd.empty()) {
       all.push_back(std::move(crowd));
     }
@@ -246,9 +310,11 @@ int serve(const Flags& flags) {
   };
   if (::geteuid() == 0) options.notes.emplace_back(kRunsAsRoot);
   const bool for_nodes = grpc_port.is_auto && executors.has_slurm();
+  const bool opens_http = for_nodes && in_slurm != nullptr && http_port.is_auto;
   if (for_nodes) {
     grpc_address.host = "0.0.0.0";
-    options.notes.emplace_back(kOpenForNodes);
+    if (opens_http) http_address.host = "0.0.0.0";
+    options.notes.emplace_back(in_slurm ? kOpenInSlurm : kOpenForNodes);
   }
   if (auto doubt = advertised.doubt(); !doubt.empty() && executors.has_slurm())
     options.notes.push_back(std::move(doubt));
@@ -271,15 +337,21 @@ int serve(const Flags& flags) {
   const auto http = ports.serve(
       "http", http_port, [&](const std::string& address) { return http::serve(*controller, address, connections); });
   ports.save();
-  const auto dashboard = "http://" + http_address.text() + "/";
-  if (advertised.address().empty()) advertised.set(for_nodes ? nodes_find_at(grpc_address.port) : grpc_address.text());
+  if (advertised.address().empty()) {
+    advertised.set(for_nodes ? nodes_find_at(grpc_address.port, in_slurm) : grpc_address.text());
+  }
+  auto shown_address = http_address;
+  if (opens_http) shown_address.host = net::parse_listen_address(advertised.address()).host;
+  const auto dashboard = "http://" + shown_address.text() + "/";
   controller->start({advertised.address(), dashboard});
   musterd::MachineWatch watch(machine_settings, machine,
                               [&](const executors::OwnMachine& found) { executors.get().learn(found); });
   watch.start();
   char signal = 0;
   {
-    const common::OwnReadyFile ready(data, grpc_address.text(), http_address.text(), MUSTER_VERSION);
+    const common::OwnReadyFile ready(data, {grpc_address.text(), http_address.text(), advertised.address(),
+                                            MUSTER_VERSION, in_slurm ? to_string(*in_slurm->job) : ""});
+    if (in_slurm) in_slurm->succession.start();
     spdlog::info("musterd {} is ready: gRPC {}, dashboard {}, data {}", MUSTER_VERSION, grpc_address.text(), dashboard,
                  data.string());
     const auto probed = [&](net::ProbedPort port, net::Port which) {
@@ -300,7 +372,7 @@ int serve(const Flags& flags) {
     leaving.now("ending the look at its own ports");
   }
   if (signal != kPortIsDead) {
-    spdlog::info("{}: leaving; running attempts go on", signal == SIGINT ? "SIGINT" : "SIGTERM");
+    spdlog::info("{}: leaving; running attempts go on", words_of(signal));
   }
   leaving.now("closing the port of the dashboard");
   http->shutdown();
@@ -310,6 +382,28 @@ int serve(const Flags& flags) {
   controller->stop();
   leaving.now("closing its database");
   return signal == kPortIsDead ? kExitFailed : 0;
+}
+
+/// serve() in a Slurm job of `muster up --in-slurm`.
+int serve_in_slurm(const Flags& flags) {
+  catch_signals(true);
+  const auto data = prepare_data_folder(flags.data_folder);
+  InSlurm in_slurm(data, base::open_files_limit().soft);
+  if (!fs::exists(in_slurm::script_file(data))) {
+    spdlog::info("{} is not there: muster down has ended this musterd", in_slurm::script_file(data).native());
+    return 0;
+  }
+  in_slurm::claim(in_slurm.own);
+  const auto wait = in_slurm::wait_after_claim(data);
+  if (wait > core::Millis(0) && is_asked_to_leave(wait)) return 0;
+  try {
+    return serve(flags, &in_slurm);
+  } catch (const UsageError&) {  // the next job would end the same way
+    throw;
+  } catch (const std::exception&) {
+    in_slurm.succession.queue_and_stop();
+    throw;
+  }
 }
 
 }  // namespace
@@ -394,6 +488,10 @@ int main(int argc, char** argv) {
       "write the log into this file, and not to stderr; three older files of 8 MiB stay beside it");
   add("--log-level", flags.log_level, "LEVEL", "the lowest level of messages on stderr")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}));
+  app.add_flag(
+      "--in-slurm", flags.in_slurm,
+      "musterd runs in a Slurm job of muster up --in-slurm: it listens for other machines with --http auto too, "
+      "keeps the next such job queued, and leaves on SIGUSR1");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, although the traffic is not encrypted");
   auto* moved = app.add_flag("--moved", flags.moved,
@@ -425,7 +523,7 @@ int main(int argc, char** argv) {
   spdlog::set_level(spdlog::level::from_str(flags.log_level));
   int status = kExitFailed;
   try {
-    status = keep_backup(flags) ? 0 : serve(flags);
+    status = keep_backup(flags) ? 0 : flags.in_slurm ? serve_in_slurm(flags) : serve(flags, nullptr);
   } catch (const UsageError& e) {
     std::cerr << "musterd: " << e.what() << "\n";
     status = kExitUsage;

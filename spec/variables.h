@@ -13,8 +13,10 @@ namespace spec::variable {
 inline constexpr std::string_view kPrefix = "MUSTER_";
 
 // Set by musterd for the attempt.
-inline constexpr const char* kController = "MUSTER_CONTROLLER";  // host:port
-inline constexpr const char* kRankToken = "MUSTER_RANK_TOKEN";   // a secret
+inline constexpr const char* kController = "MUSTER_CONTROLLER";  // host:port at the time of the launch
+/// The file that tells where musterd is now, see agent/protocol/controller_place.h.
+inline constexpr const char* kControllerFile = "MUSTER_CONTROLLER_FILE";
+inline constexpr const char* kRankToken = "MUSTER_RANK_TOKEN";  // a secret
 inline constexpr const char* kJobId = "MUSTER_JOB_ID";
 inline constexpr const char* kAttempt = "MUSTER_ATTEMPT";  // from 1
 inline constexpr const char* kAttemptFolder = "MUSTER_ATTEMPT_FOLDER";

@@ -69,6 +69,7 @@ ALLOWED = {
     "controller/logs": set(),
     "controller/net": {"base", "controller/common", "boost", "grpc"},
     "controller/common": {"agent/protocol", "base", "controller/core", "grpc", "json"},
+    "controller/in_slurm": {"base", "controller/common", "slurm", "grpc"},
     "controller/executors": {"agent/environment", "agent/protocol", "base", "controller/common", "controller/core", "spec"},
     "controller/executors/local": {"agent/environment", "agent/process", "agent/protocol", "base", "controller/common",
                                    "controller/core", "controller/executors", "spec", "boost", "grpc"},
@@ -95,10 +96,10 @@ ALLOWED = {
                         "spec/jobfile", "boost", "json"},
     "controller/musterd": {"base", "controller/common", "controller/core", "controller/executors", "controller/executors/local",
                           "controller/executors/slurm", "controller/net", "controller/store", "slurm", "grpc", "json"},
-    "controller": {"base", "controller/common", "controller/musterd", "controller/executors/slurm", "controller/http", "controller/net",
-                   "controller/rpc", "controller/service", "controller/store", "grpc", "json"},
-    "cli": {"agent/environment", "agent/protocol", "agent/watch", "base", "controller/common", "controller/core", "controller/net", "proto",
-            "slurm", "spec", "spec/jobfile", "grpc", "json", "toml"},
+    "controller": {"base", "controller/common", "controller/in_slurm", "controller/musterd", "controller/executors/slurm", "controller/http", "controller/net",
+                   "controller/rpc", "controller/service", "controller/store", "slurm", "grpc", "json"},
+    "cli": {"agent/environment", "agent/protocol", "agent/watch", "base", "controller/common", "controller/core", "controller/in_slurm",
+            "controller/net", "proto", "slurm", "spec", "spec/jobfile", "grpc", "json", "toml"},
 }
 # The names of each library's headers and CMake targets.
 LIBRARIES = [(name, re.compile(headers), re.compile(targets)) for name, headers, targets in [

@@ -121,8 +121,8 @@ void Agent::start_reporting() {
   if (!environment_.controller) {
     throw std::runtime_error(std::string(variable::kController) + " is not set in " + protocol::kLaunchFile);
   }
-  link_ = setup_.connect(*environment_.controller, environment_.token, ranks_.front().told,
-                         [this](const v1::TaskResponse& answer) { heard(answer); });
+  link_ = setup_.connect({*environment_.controller, environment_.controller_file}, environment_.token,
+                         ranks_.front().told, [this](const v1::TaskResponse& answer) { heard(answer); });
   stacks_.emplace([this](auto number, auto rank, const auto& text) { link_->give_stack(number, rank, text); });
 }
 

@@ -38,12 +38,13 @@ class ControllerLink {
 using OnDirective = std::function<void(const muster::v1::TaskResponse&)>;
 
 /// `first` tells of the agent's first rank.
-using ConnectToController = std::function<std::unique_ptr<ControllerLink>(
-    const rank::Endpoint& controller, const std::string& token, const muster::v1::TaskRequest& first, OnDirective)>;
+using ConnectToController =
+    std::function<std::unique_ptr<ControllerLink>(const rank::ControllerPlace& controller, const std::string& token,
+                                                  const muster::v1::TaskRequest& first, OnDirective)>;
 
 /// A ConnectToController: the link by gRPC. It tells the controller news at once, and at the controller's interval the
 /// newest request of each rank. It does so on one stream, which is opened anew when it breaks. Thread-safe.
-std::unique_ptr<ControllerLink> link_by_grpc(const rank::Endpoint& controller, const std::string& token,
+std::unique_ptr<ControllerLink> link_by_grpc(const rank::ControllerPlace& controller, const std::string& token,
                                              const muster::v1::TaskRequest& first, OnDirective on_directive);
 
 }  // namespace agent::program

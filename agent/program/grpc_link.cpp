@@ -37,10 +37,9 @@ constexpr std::int64_t kIntervalMostMs = 10'000;
 /// Has one thread of its own, and the stream's.
 class GrpcLink : public ControllerLink {
  public:
-  GrpcLink(const rank::Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
+  GrpcLink(const rank::ControllerPlace& controller, const std::string& token, muster::v1::TaskRequest first,
            OnDirective on_directive)
-      : controller_(controller),
-        client_(controller, token),
+      : client_(controller, token),
         on_directive_(std::move(on_directive)),
         key_(first.key()),
         told_{{std::move(first)}},
@@ -225,7 +224,7 @@ class GrpcLink : public ControllerLink {
     const auto why = error_.empty() ? "no answer" : error_;
     lock.unlock();  // the log may lie on a disk that does not answer
     std::fprintf(stderr, "muster-agent: musterd at %s does not answer on %s (%s)\n",
-                 rank::to_string(controller_).c_str(), base::node_name().c_str(), why.c_str());
+                 rank::to_string(client_.controller()).c_str(), base::node_name().c_str(), why.c_str());
     lock.lock();
   }
 
@@ -254,7 +253,6 @@ class GrpcLink : public ControllerLink {
     heard_.notify_all();
   }
 
-  const rank::Endpoint controller_;
   rank::GrpcClient client_;
   const OnDirective on_directive_;
   mutable std::mutex mutex_;
@@ -285,7 +283,7 @@ class GrpcLink : public ControllerLink {
 
 }  // namespace
 
-std::unique_ptr<ControllerLink> link_by_grpc(const rank::Endpoint& controller, const std::string& token,
+std::unique_ptr<ControllerLink> link_by_grpc(const rank::ControllerPlace& controller, const std::string& token,
                                              const muster::v1::TaskRequest& first, OnDirective on_directive) {
   return std::make_unique<GrpcLink>(controller, token, first, std::move(on_directive));
 }

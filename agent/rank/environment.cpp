@@ -198,6 +198,7 @@ RankEnvironment read_environment(const GetVariable& get) {
       refuse(std::string("MUSTER_CONTROLLER: ") + error.what());
     }
   }
+  out.controller_file = get(variable::kControllerFile).value_or("");
   read_master(get, out);
   out.token = get(variable::kRankToken).value_or("");
   out.job_id = get(variable::kJobId).value_or("");

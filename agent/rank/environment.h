@@ -20,6 +20,7 @@ struct RankEnvironment {
   std::optional<Endpoint> master;  ///< MASTER_ADDR:MASTER_PORT; absent when the controller hands out the address
 
   std::optional<Endpoint> controller;  ///< MUSTER_CONTROLLER; absent without a controller
+  std::string controller_file;         ///< MUSTER_CONTROLLER_FILE: where the controller is now; "" without one
   std::string token;                   ///< MUSTER_RANK_TOKEN, a secret: never log it
   std::string job_id;                  ///< MUSTER_JOB_ID
   std::int64_t attempt = 0;            ///< MUSTER_ATTEMPT, from 1; 0 without a controller

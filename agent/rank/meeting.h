@@ -23,6 +23,13 @@ std::string to_string(const Endpoint& endpoint);
 /// Reads "host:port" or "[v6]:port". Throws std::invalid_argument that quotes the text and says what is wanted.
 Endpoint parse_endpoint(std::string_view text);
 
+/// Where the controller is: as it was told at the start of the attempt, and the file that tells where it is now, see
+/// agent/protocol/controller_place.h. Empty: there is no such file.
+struct ControllerPlace {
+  Endpoint told;
+  std::string file = {};
+};
+
 /// This machine's numeric address on the route towards `peer`; 127.0.0.1 when there is no route or `peer` does not
 /// resolve. Sends nothing. Other nodes can reach it even where node names don't resolve.
 std::string own_address_towards(const Endpoint& peer);

@@ -112,6 +112,7 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
   }
   for (const auto& [name, value] : of_user) request.env[name] = value;
   request.env[variable::kController] = settings.controller_address;
+  request.env[variable::kControllerFile] = settings.data.ready_file().string();
   request.env[variable::kRankToken] = common::rank_token(settings.secret, key.job, key.number);
   request.env[variable::kJobId] = std::to_string(key.job);
   request.env[variable::kAttempt] = std::to_string(key.number);

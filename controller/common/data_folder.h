@@ -28,6 +28,8 @@ class DataFolder {
   /// Held (flock) by the musterd of this folder, which writes its pid into it.
   std::filesystem::path lock() const { return root_ / "muster.db.lock"; }
   std::filesystem::path token() const { return root_ / "token"; }
+  /// A running musterd's word about itself, see common::ReadyFile.
+  std::filesystem::path ready_file() const { return root_ / "musterd.json"; }
   std::filesystem::path cache() const { return root_ / "cache"; }
   std::filesystem::path disk_probe() const { return root_ / "disk-probe"; }
   std::filesystem::path job(core::JobId id) const { return root_ / "jobs" / std::to_string(id); }

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "agent/protocol/controller_place.h"
 #include "base/durable_file.h"
 #include "base/fd.h"
 #include "base/host_name.h"
@@ -27,10 +28,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostBytes = 4096;
 constexpr std::size_t kMostMountBytes = std::size_t{1} << 20;
-
-fs::path ready_path(const fs::path& data_folder) {
-  return data_folder / "musterd.json";
-}
 
 std::string text_of(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
@@ -79,6 +76,10 @@ bool ReadyFile::is_of_this_host() const {
   return host.empty() || host == base::host_name();
 }
 
+bool ReadyFile::is_of_this_process() const {
+  return pid == ::getpid() && is_alive();
+}
+
 bool ReadyFile::is_alive() const {
   if (pid <= 0 || !is_of_this_host()) return false;
   if (start_time == 0) return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
@@ -88,7 +89,7 @@ bool ReadyFile::is_alive() const {
 
 std::optional<ReadyFile> read_ready_file(const fs::path& data_folder) {
   ReadyFile ready;
-  ready.file = ready_path(data_folder);
+  ready.file = DataFolder(data_folder).ready_file();
   const auto object = nlohmann::json::parse(small_text(ready.file, kMostBytes), nullptr, false);
   if (!object.is_object()) return std::nullopt;
   ready.pid = number_of<std::int64_t>(object, "pid");
@@ -97,27 +98,30 @@ std::optional<ReadyFile> read_ready_file(const fs::path& data_folder) {
   ready.host = text_of(object, "host");
   ready.grpc = text_of(object, "grpc");
   ready.http = text_of(object, "http");
+  ready.advertised = text_of(object, agent::protocol::kAdvertised);
+  ready.slurm_job = text_of(object, "slurm_job");
   if (ready.grpc.empty()) return std::nullopt;
   return ready;
 }
 
-OwnReadyFile::OwnReadyFile(const fs::path& data_folder, const std::string& grpc, const std::string& http,
-                           const std::string& version)
-    : file_(ready_path(data_folder)) {
+OwnReadyFile::OwnReadyFile(const fs::path& data_folder, const OwnPlace& place) : data_folder_(data_folder) {
   const auto self = base::read_stat(::getpid());
-  const nlohmann::ordered_json text = {{"pid", ::getpid()},
-                                       {"start_time", self ? self->start_time : 0},
-                                       {"boot", base::boot_id()},
-                                       {"host", base::host_name()},
-                                       {"grpc", grpc},
-                                       {"http", http},
-                                       {"version", version}};
-  base::write_file_durably(file_, text.dump() + "\n");
+  nlohmann::ordered_json text = {{"pid", ::getpid()},
+                                 {"start_time", self ? self->start_time : 0},
+                                 {"boot", base::boot_id()},
+                                 {"host", base::host_name()},
+                                 {"grpc", place.grpc},
+                                 {"http", place.http},
+                                 {agent::protocol::kAdvertised, place.advertised},
+                                 {"version", place.version}};
+  if (!place.slurm_job.empty()) text["slurm_job"] = place.slurm_job;
+  base::write_file_durably(DataFolder(data_folder_).ready_file(), text.dump() + "\n");
 }
 
 OwnReadyFile::~OwnReadyFile() {
   std::error_code ignored;
-  fs::remove(file_, ignored);
+  const auto ready = read_ready_file(data_folder_);
+  if (!ready || ready->is_of_this_process()) fs::remove(DataFolder(data_folder_).ready_file(), ignored);
 }
 
 bool is_lock_seen_everywhere(const fs::path& folder, const std::string& mountinfo) {

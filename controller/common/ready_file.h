@@ -16,8 +16,11 @@ struct ReadyFile {
   std::string boot;              // base::boot_id()
   std::string host;              // empty: an older musterd wrote the file
   std::string grpc, http;        // HOST:PORT as musterd listens there
+  std::string advertised;  // HOST:PORT by which other machines reach `grpc`; empty: an older musterd wrote the file
+  std::string slurm_job;   // in which musterd runs, see [Note: musterd inside Slurm jobs]; empty: none
 
   bool is_of_this_host() const;
+  bool is_of_this_process() const;
   /// True if the process that wrote the file is alive on this machine.
   bool is_alive() const;
 };
@@ -25,18 +28,22 @@ struct ReadyFile {
 /// nullopt: the file is missing, unreadable or malformed.
 std::optional<ReadyFile> read_ready_file(const std::filesystem::path& data_folder);
 
-/// Writes the file of this process, and removes it at the end.
+/// The words of this process about itself, as ReadyFile has them.
+struct OwnPlace {
+  std::string grpc, http, advertised, version, slurm_job = {};
+};
+
+/// Writes the file of this process. Removes it at the end, unless another musterd has written its own meanwhile.
 class OwnReadyFile {
  public:
-  /// `grpc` and `http`: HOST:PORT. Throws std::system_error that names the file.
-  OwnReadyFile(const std::filesystem::path& data_folder, const std::string& grpc, const std::string& http,
-               const std::string& version);
+  /// Throws std::system_error that names the file.
+  OwnReadyFile(const std::filesystem::path& data_folder, const OwnPlace& place);
   ~OwnReadyFile();
   OwnReadyFile(const OwnReadyFile&) = delete;
   OwnReadyFile& operator=(const OwnReadyFile&) = delete;
 
  private:
-  std::filesystem::path file_;
+  std::filesystem::path data_folder_;
 };
 
 /// The answer to "does a musterd run on this data folder?".

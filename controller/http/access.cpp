@@ -51,7 +51,7 @@ bool Access::is_own_host(const std::string& host) const {
   // A server that listens on all addresses accepts any numeric address. DNS rebinding needs a name.
   const auto listening = boost::asio::ip::make_address(host_, no_address);
   if (no_address || !listening.is_unspecified()) return false;
-  return !not_numeric || host == lower_case(base::host_name());
+  return !not_numeric || host == lower_case(base::host_name()) || host == lower_case(base::node_name());
 }
 
 std::optional<Response> Access::refuse_foreign(const Request& request) const {

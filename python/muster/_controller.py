@@ -5,8 +5,8 @@ The settings are those of the `muster` command line (cli/cli_config.h), and the 
 1. the argument `address`
 2. MUSTER_HTTP_ADDRESS, MUSTER_ADDRESS, MUSTER_TOKEN_FILE, MUSTER_TOKEN
 3. MUSTER_DATA_FOLDER: the address in its musterd.json, and its token
-4. in a rank: the controller of its job, by MUSTER_ATTEMPT_FOLDER; on another machine the host of MUSTER_CONTROLLER with
-   the HTTP port in that controller's musterd.json
+4. in a rank: the controller of its job, by MUSTER_ATTEMPT_FOLDER; on another machine the host that this controller
+   advertises, else that of MUSTER_CONTROLLER, with the HTTP port in its musterd.json
 5. ./muster.toml, ~/.config/muster/config.toml, /etc/muster/config.toml: http_address, address, token_file
 6. the default data folder: the address in its musterd.json, and its token
 7. the address 127.0.0.1:7601, if the token is named too: whoever listens there would get the token of a musterd of one's own
@@ -132,7 +132,7 @@ class _Settings:
             if ready:
                 self.take_address(ready["http"], file)
                 self._doubt = _staleness(ready, file)
-                self._is_absent = bool(self._doubt) and re.match(r"127\.|\[::1\]|localhost", ready["http"]) is not None
+                self._is_absent = bool(self._doubt) and _is_loopback(ready["http"])
             elif named:
                 self._doubt = f"there is no {file}, so no musterd runs on that folder ({source})"
         self.take_token_file(os.path.join(folder, "token"), source)
@@ -140,7 +140,8 @@ class _Settings:
     def take_job(self, folder: str) -> None:
         """The addresses in musterd.json are those on musterd's own machine."""
         ready = _ready(folder)
-        told = _variable("MUSTER_CONTROLLER").rsplit(":", 1)[0]
+        told = (ready or {}).get("advertised") or _variable("MUSTER_CONTROLLER")
+        told = told.rsplit(":", 1)[0]
         if ready and told and ready.get("host") not in (None, "", socket.gethostname()):
             port = ready["http"].rsplit(":", 1)[1]
             self.take_address(f"{told}:{port}", "MUSTER_CONTROLLER")
@@ -184,16 +185,28 @@ def _read(file: str) -> str:
         return text.read(MOST_FILE_BYTES)
 
 
-def _own(address: str) -> str:
-    """A client on the same machine reaches a daemon that listens on all addresses by the loopback address."""
-    return re.sub(r"^\[::\]:", "[::1]:", re.sub(r"^0\.0\.0\.0:", "127.0.0.1:", address))
+def _own(address: str, ready: Optional[Dict[str, Any]] = None) -> str:
+    """A client on the same machine reaches a daemon that listens on all addresses by the loopback address. A client elsewhere
+    reaches the daemon of that musterd.json by the host that it advertises, else by its host's name."""
+    found = re.fullmatch(r"(0\.0\.0\.0|\[::\]):(\d+)", address)
+    if not found:
+        return address
+    host = (ready or {}).get("host")
+    if ready and host and host != socket.gethostname():
+        told = str(ready.get("advertised", "")).rsplit(":", 1)[0]
+        return f"{host if not told or _is_loopback(told) else told}:{found.group(2)}"
+    return ("127.0.0.1:" if found.group(1) == "0.0.0.0" else "[::1]:") + found.group(2)
+
+
+def _is_loopback(address: str) -> bool:
+    return re.match(r"127\.|\[::1\]|localhost", address) is not None
 
 
 def _ready(folder: str) -> Optional[Dict[str, Any]]:
     """What a running musterd tells of itself; None: the file is missing or makes no sense."""
     try:
         ready = json.loads(_read(os.path.join(folder, "musterd.json")))
-        return {**ready, "grpc": _own(ready["grpc"]), "http": _own(ready["http"])}
+        return {**ready, "grpc": _own(ready["grpc"], ready), "http": _own(ready["http"], ready)}
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

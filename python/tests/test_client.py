@@ -281,6 +281,10 @@ class Settings(WithoutSettings):
         self.ready(data)
         os.environ["MUSTER_DATA_FOLDER"] = "data"
         self.assertEqual(self.found(), ("127.0.0.1:4001", str(data / "token")))
+        ready = json.loads((data / "musterd.json").read_text())
+        (data / "musterd.json").write_text(json.dumps({**ready, "http": "0.0.0.0:4001", "host": "node7", "advertised": "10.0.0.7:4000"}))
+        self.assertEqual(self.found()[0], "10.0.0.7:4001", "whoever listens everywhere is reached where it says")
+        (data / "musterd.json").write_text(json.dumps(ready))
         os.environ["MUSTER_ADDRESS"] = "127.0.0.1:5000"
         self.assertEqual(self.found(), ("127.0.0.1:5001", str(data / "token")))
         os.environ["MUSTER_HTTP_ADDRESS"] = "http://[::1]:6000/"
@@ -300,6 +304,9 @@ class Settings(WithoutSettings):
         ready = json.loads((data / "musterd.json").read_text())
         (data / "musterd.json").write_text(json.dumps({**ready, "host": "not-this-machine"}))
         self.assertEqual(self.found(), ("head1:4001", str(data / "token")), "its host, and the port of the dashboard")
+        moved = {**ready, "host": "not-this-machine", "advertised": "10.0.0.7:4000"}
+        (data / "musterd.json").write_text(json.dumps(moved))
+        self.assertEqual(self.found()[0], "10.0.0.7:4001", "it has moved since the rank was started")
         os.environ["MUSTER_HTTP_ADDRESS"] = "variable:1"
         self.assertEqual(self.found()[0], "variable:1")
 

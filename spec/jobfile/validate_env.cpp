@@ -220,9 +220,9 @@ bool is_variable_name(const std::string& name) {
 }
 
 bool is_set_by_muster(const JobSpec& spec, std::string_view variable) {
-  constexpr std::array kAlways{names::kController, names::kRankToken,     names::kJobId,
-                               names::kAttempt,    names::kAttemptFolder, names::kCheckpointFolder,
-                               names::kNodes,      names::kNodeList,      names::kStop};
+  constexpr std::array kAlways{names::kController, names::kControllerFile,  names::kRankToken, names::kJobId,
+                               names::kAttempt,    names::kAttemptFolder,   names::kNodes,     names::kNodeList,
+                               names::kStop,       names::kCheckpointFolder};
   return std::ranges::find(kAlways, variable) != kAlways.end() || (spec.has_recipe() && variable == names::kRunFile);
 }
 

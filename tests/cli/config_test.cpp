@@ -130,6 +130,9 @@ TEST(Configuration, ARankFindsTheControllerOfItsJob) {
   EXPECT_EQ(config.data_folder, data);
   write("not-this-machine");
   EXPECT_EQ(places.load().address.value, "head1:7600") << "the address for other machines";
+  test::write_file(data / "musterd.json",
+                   R"({"pid":1,"host":"not-this-machine","grpc":"0.0.0.0:1","advertised":"10.0.0.7:1"})");
+  EXPECT_EQ(places.load().address.value, "10.0.0.7:1") << "it has moved since the rank was started";
   EXPECT_EQ(places.load().token_file.value, (data / "token").native());
   places.variables["MUSTER_ADDRESS"] = "variable:1";
   EXPECT_EQ(places.load().address.value, "variable:1");
@@ -153,6 +156,8 @@ TEST(Configuration, ADataFolderThatAnotherHostsMusterdHoldsIsSaidToBeSo) {
   test::write_file(file, R"({"pid":1,"host":"not-this-machine","grpc":"0.0.0.0:41234"})");
   EXPECT_EQ(places.load().address.value, "not-this-machine:41234") << "whoever listens everywhere is reached there";
   EXPECT_FALSE(places.load().is_absent);
+  test::write_file(file, R"({"pid":1,"host":"not-this-machine","grpc":"0.0.0.0:41234","advertised":"10.0.0.7:41234"})");
+  EXPECT_EQ(places.load().address.value, "10.0.0.7:41234") << "its name may be unknown here";
   test::write_file(file, R"({"pid":1,"host":"not-this-machine","grpc":"127.0.0.1:41234"})");
   EXPECT_TRUE(places.load().is_absent) << "that port of this machine may be anybody's";
 }

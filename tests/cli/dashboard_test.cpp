@@ -44,6 +44,15 @@ TEST(DashboardLink, OfAControllerElsewhereTheTunnelLeadsThere) {
   EXPECT_EQ(open.tunnel, "");
 }
 
+TEST(DashboardLink, OfAControllerInSlurmTheTunnelLeadsThroughTheLoginNode) {
+  cli::DashboardFacts facts{"http://0.0.0.0:7601/", "abc", "node7:7600", "a 1 login 22", "ada", true};
+  EXPECT_EQ(cli::dashboard_link(facts).link, "http://127.0.0.1:7601/#token=abc");
+  EXPECT_EQ(cli::dashboard_link(facts).tunnel, "ssh -N -L 7601:node7:7601 ada@login");
+  facts.ssh_connection.clear();
+  EXPECT_EQ(cli::dashboard_link(facts).link, "http://node7:7601/#token=abc") << "a desktop of the cluster";
+  EXPECT_EQ(cli::dashboard_link(facts).tunnel, "");
+}
+
 TEST(Dashboard, PrintsTheLinkAloneAndTheTunnelBesideIt) {
   FakeController fake;
   fake.with([](FakeState& s) { s.dashboard_url = "http://127.0.0.1:41233/"; });

@@ -1,5 +1,11 @@
 #include "agent/rank/grpc/grpc_client.h"
 
+#include <stdexcept>
+#include <system_error>
+
+#include "agent/protocol/controller_place.h"
+#include "base/signals_blocked.h"
+
 namespace agent::rank {
 namespace {
 
@@ -30,14 +36,55 @@ std::shared_ptr<grpc::Channel> open_channel(const Endpoint& controller) {
 
 }  // namespace
 
-GrpcClient::GrpcClient(const Endpoint& controller, std::string token)
-    : authorization_("Bearer " + std::move(token)), stub_(muster::v1::RankService::NewStub(open_channel(controller))) {}
+GrpcClient::GrpcClient(const ControllerPlace& controller, std::string token)
+    : authorization_("Bearer " + std::move(token)), file_(controller.file), controller_(controller.told) {
+  stub_ = muster::v1::RankService::NewStub(open_channel(controller_));
+}
+
+Endpoint GrpcClient::controller() const {
+  std::lock_guard lock(mutex_);
+  return controller_;
+}
 
 bool GrpcClient::begin(grpc::ClientContext& context) {
   context.AddMetadata("authorization", authorization_);
   std::lock_guard lock(mutex_);
   under_way_.insert(&context);
   return !cancelled_;
+}
+
+std::shared_ptr<GrpcClient::Stub> GrpcClient::stub() {
+  std::scoped_lock lock(mutex_, look_->mutex);
+  if (look_->found && *look_->found != controller_) {
+    controller_ = *look_->found;
+    stub_ = muster::v1::RankService::NewStub(open_channel(controller_));
+  }
+  return stub_;
+}
+
+void GrpcClient::look_for_controller() {
+  if (file_.empty()) return;
+  {
+    std::lock_guard lock(look_->mutex);
+    if (std::exchange(look_->is_under_way, true)) return;
+  }
+  const auto read = [look = look_, file = file_] {
+    std::optional<Endpoint> found;
+    try {
+      found = parse_endpoint(protocol::advertised_in(file));
+    } catch (const std::invalid_argument&) {  // no controller is ready
+    }
+    std::lock_guard lock(look->mutex);
+    look->is_under_way = false;
+    if (found) look->found = found;
+  };
+  try {
+    const base::SignalsBlocked quiet;  // signals are the main thread's
+    std::thread(read).detach();
+  } catch (const std::system_error&) {  // no thread is left on this machine
+    std::lock_guard lock(look_->mutex);
+    look_->is_under_way = false;
+  }
 }
 
 void GrpcClient::end(grpc::ClientContext& context) {
@@ -48,13 +95,13 @@ void GrpcClient::end(grpc::ClientContext& context) {
 void GrpcClient::begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue,
                               std::unique_ptr<BeatCall>& call) {
   if (!begin(context)) context.TryCancel();
-  call = stub_->PrepareAsyncBeat(&context, &queue);
+  call = stub()->PrepareAsyncBeat(&context, &queue);
 }
 
 void GrpcClient::begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue,
                               std::unique_ptr<TaskCall>& call) {
   if (!begin(context)) context.TryCancel();
-  call = stub_->PrepareAsyncFollowTask(&context, &queue);
+  call = stub()->PrepareAsyncFollowTask(&context, &queue);
 }
 
 void GrpcClient::cancel() {

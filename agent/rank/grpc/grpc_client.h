@@ -20,12 +20,19 @@
 namespace agent::rank {
 
 /// RankService of one controller over one channel. Every call has a deadline, a stream has none. Thread-safe.
+///
+/// A controller may come back at another address. So after a call or a stream that has failed, a thread of its own
+/// reads the file that tells where the controller is now. The calls that begin after that go there. No call waits for
+/// the file.
 class GrpcClient {
  public:
   using Millis = std::chrono::milliseconds;
   using Stub = muster::v1::RankService::Stub;
 
-  GrpcClient(const Endpoint& controller, std::string token);
+  GrpcClient(const ControllerPlace& controller, std::string token);
+
+  /// The address to which calls go.
+  Endpoint controller() const;
 
   /// `method`: such as &GrpcClient::Stub::Register.
   template <typename Request, typename Response>
@@ -33,9 +40,10 @@ class GrpcClient {
                     const Request& request, Response& response, Millis limit) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + limit);
-    const auto status = begin(context) ? ((*stub_).*method)(&context, request, &response)
+    const auto status = begin(context) ? ((*stub()).*method)(&context, request, &response)
                                        : grpc::Status(grpc::StatusCode::CANCELLED, "cancelled");
     end(context);
+    if (!status.ok()) look_for_controller();
     return status;
   }
 
@@ -45,17 +53,29 @@ class GrpcClient {
   void begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue, std::unique_ptr<BeatCall>& call);
   void begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue, std::unique_ptr<TaskCall>& call);
   void end(grpc::ClientContext& context);
+  /// The controller may be elsewhere by now. Returns at once.
+  void look_for_controller();
 
   /// Calls and streams under way, and all later ones, end at once with CANCELLED.
   void cancel();
 
  private:
+  /// A look into the file that outlives this client if the disk stands still.
+  struct Look {
+    std::mutex mutex;
+    bool is_under_way = false;
+    std::optional<Endpoint> found;
+  };
   /// False: cancel() was called. end() must follow all the same.
   bool begin(grpc::ClientContext& context);
+  /// The stub of the newest known address.
+  std::shared_ptr<Stub> stub();
 
-  std::string authorization_;
-  std::unique_ptr<Stub> stub_;
-  std::mutex mutex_;
+  const std::string authorization_, file_;
+  const std::shared_ptr<Look> look_ = std::make_shared<Look>();
+  mutable std::mutex mutex_;
+  Endpoint controller_;
+  std::shared_ptr<Stub> stub_;
   std::set<grpc::ClientContext*> under_way_;
   bool cancelled_ = false;
 };
@@ -137,6 +157,7 @@ class GrpcStream {
         changed_.notify_all();
       }
       if (!has_ended) continue;
+      client_.look_for_controller();
       ended_();
       queue_.Shutdown();
     }

@@ -229,8 +229,8 @@ v1::RankKey key_of(const RankEnvironment& environment) {
   return key;
 }
 
-Endpoint controller_of(const RankEnvironment& environment) {
-  if (environment.controller) return *environment.controller;
+ControllerPlace controller_of(const RankEnvironment& environment) {
+  if (environment.controller) return {*environment.controller, environment.controller_file};
   throw std::invalid_argument("environment: MUSTER_CONTROLLER is not set; set it to musterd's host:port");
 }
 

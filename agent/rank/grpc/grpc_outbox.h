@@ -119,6 +119,6 @@ muster::v1::TraceReport wire(const TraceReport& report);
 /// Throws std::invalid_argument naming the variable when the environment has no job or attempt.
 muster::v1::RankKey key_of(const RankEnvironment& environment);
 /// Throws std::invalid_argument when the environment has no controller.
-Endpoint controller_of(const RankEnvironment& environment);
+ControllerPlace controller_of(const RankEnvironment& environment);
 
 }  // namespace agent::rank

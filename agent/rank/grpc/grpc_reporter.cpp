@@ -49,15 +49,11 @@ std::string unsent_path(const RankEnvironment& environment) {
 class GrpcReporter final : public Reporter {
  public:
   GrpcReporter(const RankEnvironment& environment, GrpcReporterOptions options)
-      : options_(options),
-        controller_(controller_of(environment)),
-        key_(key_of(environment)),
-        world_size_(environment.world_size),
-        outbox_(key_.rank()) {
+      : options_(options), key_(key_of(environment)), world_size_(environment.world_size), outbox_(key_.rank()) {
     // gRPC starts its own threads with the channel.
     const base::SignalsBlocked blocked;
     files_ = std::make_unique<FileWriter>(unsent_path(environment), "[rank " + std::to_string(key_.rank()) + "] ");
-    client_ = std::make_unique<GrpcClient>(controller_, environment.token);
+    client_ = std::make_unique<GrpcClient>(controller_of(environment), environment.token);
     thread_ = std::thread([this] { run(); });
   }
 
@@ -418,8 +414,8 @@ class GrpcReporter final : public Reporter {
     if (!away_ && !quit_) {
       away_ = true;
       away_since_ = Clock::now();
-      say("warning: the controller at " + to_string(controller_) + " does not take reports (" + status.error_message() +
-          "); training goes on and metrics are kept");
+      say("warning: the controller at " + to_string(client_->controller()) + " does not take reports (" +
+          status.error_message() + "); training goes on and metrics are kept");
     }
     return Sent::kFailed;
   }
@@ -480,7 +476,7 @@ class GrpcReporter final : public Reporter {
     if (!patience.controller_is_away()) {
       text += " but rank 0 has not said where it listens; look into rank 0's log";
     } else {
-      text += " for the controller at " + to_string(controller_) + " (" + last_error +
+      text += " for the controller at " + to_string(client_->controller()) + " (" + last_error +
               "); check that musterd runs and can be reached from " + base::node_name();
     }
     throw std::runtime_error(text);
@@ -489,7 +485,6 @@ class GrpcReporter final : public Reporter {
   void say(const std::string& text) const { files_->say(text); }
 
   const GrpcReporterOptions options_;
-  const Endpoint controller_;
   const v1::RankKey key_;
   const int world_size_;
   std::unique_ptr<FileWriter> files_;

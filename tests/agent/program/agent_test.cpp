@@ -86,7 +86,8 @@ class AgentOfOne : public testing::Test {
     setup_.attempt_folder = folder_.path();
     setup_.oom_counter = folder_ / "no-counter";
     setup_.inherited = {{"PATH", "/usr/bin:/bin"}, {"SLURM_JOB_ID", "1234"}};
-    setup_.connect = [this](const rank::Endpoint&, const std::string&, const TaskRequest& first, OnDirective heard) {
+    setup_.connect = [this](const rank::ControllerPlace&, const std::string&, const TaskRequest& first,
+                            OnDirective heard) {
       controller_.told.push_back(first);
       controller_.on_directive = std::move(heard);
       if (asked_first_) controller_.ask(*asked_first_);

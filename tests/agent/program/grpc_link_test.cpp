@@ -1,6 +1,7 @@
 // Goal: what an agent tells reaches the controller at once and over one stream, whatever breaks, and flush() knows it.
 // Method: the link before a real server with a fake controller.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <chrono>
@@ -8,9 +9,11 @@
 #include <thread>
 
 #include "agent/program/controller_link.h"
+#include "base/durable_file.h"
 #include "controller/rpc/rpc_server.h"
 #include "tests/claimed_port.h"
 #include "tests/controller/rpc/fake_controller.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
@@ -31,8 +34,9 @@ TaskRequest task(muster::v1::ProcessState state, std::uint32_t rank = 0) {
 class Link : public ::testing::Test {
  protected:
   void start(int port) {
-    link_ = agent::program::link_by_grpc({"127.0.0.1", static_cast<std::uint16_t>(port)}, FakeController::kRankToken,
-                                         task(muster::v1::PROCESS_STARTING), [this](const TaskResponse& answer) {
+    link_ = agent::program::link_by_grpc({{"127.0.0.1", static_cast<std::uint16_t>(port)}, file_},
+                                         FakeController::kRankToken, task(muster::v1::PROCESS_STARTING),
+                                         [this](const TaskResponse& answer) {
                                            const std::lock_guard lock(mutex_);
                                            told_.push_back(answer.directive());
                                            heard_.notify_all();
@@ -70,6 +74,7 @@ class Link : public ::testing::Test {
   }
 
   FakeController controller_;
+  std::string file_;        // that tells where the controller is; empty: none
   test::ClaimedPort port_;  // servers come back to it
   std::mutex mutex_;
   std::condition_variable heard_;
@@ -228,6 +233,41 @@ TEST_F(Link, OpensANewStreamWhenTheControllerIsBack) {
   server->shutdown();
   EXPECT_EQ(controller_.tasks.back().state(), muster::v1::PROCESS_EXITED);
   EXPECT_GE(controller_.task_streams_opened, 2);
+}
+
+TEST_F(Link, FollowsAControllerThatComesBackAtAnotherAddress) {
+  const test::TemporaryFolder folder;
+  file_ = folder.path() / "musterd.json";
+  controller_.set_interval(50ms);
+  auto server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  start(server->port());
+  ASSERT_TRUE(link_->flush(10s));
+  server->shutdown();
+  link_->tell(task(muster::v1::PROCESS_EXITED));
+  EXPECT_FALSE(link_->flush(300ms)) << "the file is not there";
+  const test::ClaimedPort another;
+  server = rpc::serve(controller_, another.on("127.0.0.1"));
+  base::write_file_durably(file_, R"({"advertised":")" + another.on("127.0.0.1") + "\"}");
+  EXPECT_TRUE(link_->flush(20s));
+  link_.reset();
+  server->shutdown();
+}
+
+TEST_F(Link, WaitsForNoDiskThatTellsWhereTheControllerIs) {
+  const test::TemporaryFolder folder;
+  file_ = folder.path() / "standing";
+  ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0) << "nobody ever writes into it";
+  controller_.set_interval(50ms);
+  auto server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  start(server->port());
+  ASSERT_TRUE(link_->flush(10s));
+  server->shutdown();
+  link_->tell(task(muster::v1::PROCESS_EXITED));
+  EXPECT_FALSE(link_->flush(300ms));
+  server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  EXPECT_TRUE(link_->flush(20s));
+  link_.reset();
+  server->shutdown();
 }
 
 }  // namespace

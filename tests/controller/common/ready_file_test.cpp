@@ -22,7 +22,7 @@ TEST(ReadyFile, TellsWhoRunsAsLongAsTheLockIsHeld) {
   auto lock = test::hold_lock(data);
   EXPECT_EQ(who_runs(data).kind, Kind::kBusy) << "it holds the folder before it is ready";
   {
-    const OwnReadyFile own(data, "127.0.0.1:1", "127.0.0.1:2", "1.0");
+    const OwnReadyFile own(data, {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1", "1.0"});
     const auto running = who_runs(data);
     EXPECT_EQ(running.kind, Kind::kHere);
     EXPECT_EQ(running.ready->pid, ::getpid());
@@ -37,7 +37,7 @@ TEST(ReadyFile, TellsWhoRunsAsLongAsTheLockIsHeld) {
 
 TEST(ReadyFile, OfAnEarlierProcessWithTheSameNumberIsNotAlive) {
   service::testing::TempFolder folder;
-  const OwnReadyFile own(folder.path(), "127.0.0.1:1", "127.0.0.1:2", "1.0");
+  const OwnReadyFile own(folder.path(), {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1", "1.0"});
   auto ready = read_ready_file(folder.path());
   ASSERT_TRUE(ready);
   ++ready->start_time;

@@ -68,6 +68,7 @@ TEST(LaunchRequests, CarryTheUsersEnvironmentAndOurs) {
   EXPECT_THAT(request.env, Contains(Pair("MASTER_PORT", "1234")));
   EXPECT_THAT(request.env, Contains(Pair("MUSTER_RANK_TOKEN", common::rank_token("secret", 5, 2))));
   EXPECT_THAT(request.env, Contains(Pair("MUSTER_CONTROLLER", "127.0.0.1:7600")));
+  EXPECT_THAT(request.env, Contains(Pair("MUSTER_CONTROLLER_FILE", "/data/musterd.json")));
   EXPECT_THAT(request.env, Contains(Pair("MUSTER_JOB_ID", "5")));
   EXPECT_THAT(request.env, Contains(Pair("MUSTER_ATTEMPT", "2")));
   EXPECT_THAT(request.env, Contains(Pair("MUSTER_CHECKPOINT_FOLDER", "/data/jobs/5/checkpoints")));

@@ -10,10 +10,12 @@
 #include <thread>
 
 #include "agent/rank/reporter.h"
+#include "base/durable_file.h"
 #include "controller/rpc/rpc_server.h"
 #include "muster/v1/rank_service.grpc.pb.h"
 #include "tests/claimed_port.h"
 #include "tests/controller/rpc/fake_controller.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
@@ -149,6 +151,21 @@ TEST_F(GrpcReporter, TellsWhatAProgramSaysOfItselfOnceAStream) {
     EXPECT_EQ(c.last_program.at(0).error().message(), "no");
     return true;
   });
+}
+
+TEST_F(GrpcReporter, LosesNoStepToAControllerThatMovesMeanwhile) {
+  const test::TemporaryFolder folder;
+  auto where = environment();
+  where.controller_file = folder.path() / "musterd.json";
+  const auto reporter = agent::rank::make_grpc_reporter(where);
+  reporter->step(step(1));
+  ASSERT_TRUE(arrived(1));
+  server_->shutdown();
+  reporter->step(step(2));
+  const test::ClaimedPort another;
+  server_ = rpc::serve(controller_, another.on("127.0.0.1"));
+  base::write_file_durably(where.controller_file, R"({"advertised":")" + another.on("127.0.0.1") + "\"}");
+  EXPECT_TRUE(arrived(2));
 }
 
 // A recipe has no [report], so musterd shows the note where it shows what is wrong with that.
