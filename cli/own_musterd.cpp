@@ -195,7 +195,10 @@ Started start_musterd(const Start& start) {
   const auto child = start_detached(command, log);
   bool ended = false;
   const auto running = wait_for_ready(folder, from, [&] { return ended = ended || has_ended(child); });
-  return {*running.ready, running.ready->pid != child, std::move(no_service)};
+  const bool was_slower = running.ready->pid != child;
+  // It waits for the lock for a moment, and would run on where the other one ends meanwhile.
+  if (was_slower && !ended && !has_ended(child)) ::kill(child, SIGTERM);
+  return {*running.ready, was_slower, std::move(no_service)};
 }
 
 void stop_musterd(const Running& running) {

@@ -76,6 +76,15 @@ class InSlurm(unittest.TestCase):
         file.write_text(JOB.format(end=end))
         waits = self.person.start("submit", file, "--wait")
         job = re.search(r"\d+", waits.stdout.readline()).group()
+        os.set_blocking(waits.stderr.fileno(), False)
+        told = []
+
+        def is_back():
+            try:
+                told.append(os.read(waits.stderr.fileno(), 65536).decode())
+            except BlockingIOError:
+                pass
+            return "the controller is back" in "".join(told)
 
         def step():
             return json.loads(self.muster("show", job, "--json"))["step"] or 0
@@ -87,6 +96,7 @@ class InSlurm(unittest.TestCase):
         second = self.follows(first)
         self.assertNotEqual(second["node"], first["node"])
         self.assertNotEqual(self.person.ready()["advertised"], ready["advertised"])
+        self.assertTrue(eventually(is_back, 60), f"the command that waits has lost it: {told}")
         known = step()
         self.assertTrue(eventually(lambda: step() > known + 3, 120), self.muster("why", job))
         # It is killed, and has said nothing to anybody.
@@ -153,8 +163,8 @@ class InSlurm(unittest.TestCase):
         self.assertIn("the next job tries again: muster status and squeue -j ", said)
         (self.data / "muster.db").unlink()
         self.assertTrue(eventually(lambda: self.person.status()["up"], START_LIMIT_S), (self.data / "musterd.log").read_text())
-        self.muster("down")
-        self.assertEqual(self.jobs(), [])
+        self.muster("uninstall", "--yes")
+        self.assertEqual((self.jobs(), self.data.exists()), ([], False))
 
 
 if __name__ == "__main__":
