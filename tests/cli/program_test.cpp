@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "cli/cli_command.h"
 #include "cli/cli_text.h"
@@ -723,20 +724,35 @@ std::pair<std::string, std::string> finding_of(FakeController& fake, const std::
   return {};
 }
 
+/// A program of this name, a script, in a folder of its own; returns that folder.
+std::filesystem::path add_script(FakeController& fake, const std::string& name, const std::string& text) {
+  const auto other = fake.folder().path() / "other";
+  std::filesystem::create_directories(other);
+  write_file(other / name, "#!/bin/sh\n" + text + "\n");
+  std::filesystem::permissions(other / name, std::filesystem::perms::owner_all);
+  return other;
+}
+
 TEST(Doctor, WantsTheProgramsOfRanksWhereRanksRun) {
-  for (const auto& [check, name] : {std::pair("worker", "muster-worker"), {"sources", "muster-data"}}) {
+  for (const auto& [check, name, version] :
+       {std::tuple("worker", "muster-worker", ": muster-worker 7, LibTorch 2.9.0"), {"sources", "muster-data", ""}}) {
     FakeController fake;
-    const auto other = fake.folder().path() / "other";
-    std::filesystem::create_directories(other);
-    write_file(other / name, "");
-    std::filesystem::permissions(other / name, std::filesystem::perms::owner_all);
+    const auto other = add_script(fake, name, "echo muster-worker 7, LibTorch 2.9.0");
     EXPECT_EQ(finding_of(fake, check, "/nowhere:" + other.native(), fake.address()),
-              std::pair(std::string("ok"), (other / name).native()));
+              std::pair(std::string("ok"), (other / name).native() + version));
     const auto [verdict, text] = finding_of(fake, check, "/nowhere", fake.address());
     EXPECT_EQ(verdict, "bad");
     EXPECT_THAT(text, HasSubstr(std::string("there is no ") + name + " beside muster or in PATH, so "));
     EXPECT_EQ(finding_of(fake, check, "/nowhere", "192.0.2.1:7600").first, "note") << "they run elsewhere";
   }
+}
+
+TEST(Doctor, SaysWhyAWorkerDoesNotStart) {
+  FakeController fake;
+  const auto other = add_script(fake, "muster-worker", "echo muster-worker: error: there is no torch >&2; exit 93");
+  const auto said = (other / "muster-worker").native() + " does not start: muster-worker: error: there is no torch";
+  for (const auto& [address, verdict] : {std::pair(fake.address(), "bad"), {"192.0.2.1:7600", "note"}})
+    EXPECT_EQ(finding_of(fake, "worker", "/nowhere:" + other.native(), address), std::pair(std::string(verdict), said));
 }
 
 TEST(Doctor, AFaultyConfigurationIsAFindingToo) {
