@@ -708,10 +708,11 @@ TEST(Doctor, LooksAtTheDiskTheVersionAndTheDashboardOfTheController) {
   EXPECT_EQ(found.at("dashboard").second, "http://127.0.0.1:7601; muster dashboard prints a link that logs in");
 }
 
-/// Doctor's finding of this name, if muster is alone in its folder: {verdict, text}.
+/// Doctor's finding of this name, if muster is alone in its folder, which is this one below the test's: {verdict,
+/// text}.
 std::pair<std::string, std::string> finding_of(FakeController& fake, const std::string& check, const std::string& path,
-                                               const std::string& address) {
-  const auto alone = fake.folder().path() / "alone";
+                                               const std::string& address, const std::string& place = "alone") {
+  const auto alone = fake.folder().path() / place;
   std::filesystem::create_directories(alone);
   if (!std::filesystem::exists(alone / "muster"))
     std::filesystem::copy_file(::test::built_program("muster"), alone / "muster");
@@ -745,6 +746,18 @@ TEST(Doctor, WantsTheProgramsOfRanksWhereRanksRun) {
     EXPECT_THAT(text, HasSubstr(std::string("there is no ") + name + " beside muster or in PATH, so "));
     EXPECT_EQ(finding_of(fake, check, "/nowhere", "192.0.2.1:7600").first, "note") << "they run elsewhere";
   }
+}
+
+TEST(Doctor, OfAProgramInAWheelLooksInTheFolderOfItsStarter) {
+  FakeController fake;
+  const auto environment = fake.folder().path() / "env";
+  for (const char* name : {"muster", "muster-data"}) add_script(fake, name, "exit 1");
+  std::filesystem::create_directories(environment);
+  std::filesystem::rename(fake.folder().path() / "other", environment / "bin");
+  const auto [verdict, text] = finding_of(fake, "sources", "/nowhere", fake.address(),
+                                          "env/lib/python3.98/site-packages/muster_hpc_worker/2.11/cpu");
+  EXPECT_EQ(verdict, "ok");
+  EXPECT_EQ(text, (environment / "bin/muster-data").native());
 }
 
 TEST(Doctor, SaysWhyAWorkerDoesNotStart) {

@@ -397,7 +397,7 @@ def try_worker(home, torch, files):
     """pip takes both wheels and leaves torch as it is. Trainings by the builds for CUDA and for the CPU follow, and then there is
     another torch, and none. Returns how many seconds the trainings took."""
     its = Environment(home)
-    its.run("pip", "install", "--quiet", f"torch=={torch}")
+    its.run("pip", "install", "--quiet", f"torch=={torch}.*")
     before = its.run("pip", "freeze")
     its.run("pip", "install", "--quiet", "--no-index", "--find-links", files[0].parent, "muster-hpc[worker]")
     changed = set(its.run("pip", "freeze").splitlines()) - set(before.splitlines())
@@ -407,14 +407,20 @@ def try_worker(home, torch, files):
     shutil.copy(ROOT / "examples/manpages-llama.toml", its.home)
     package = next(its.home.glob("env/lib/python*/site-packages/torch"))
     version = package / "version.py"
+    assign = lambda name, value: version.write_text(re.sub(rf"^{name}\b.*", f"{name} = {value}", version.read_text(), flags=re.MULTILINE))
     with its.controller():
-        says(its.run("muster", "doctor"), f", LibTorch {torch} with CUDA\n")
+        says(its.run("muster", "doctor"), f", LibTorch {torch}.", " with CUDA\n")
         seconds = [train_and_ask(its, "by-cuda")]
         # What tells the starter of a torch without CUDA. Its libtorch_cpu has the same functions.
-        version.write_text(re.sub("^cuda.*", "cuda: Optional[str] = None", version.read_text(), flags=re.MULTILINE))
-        says(its.run("muster", "--version"), f", LibTorch {torch}\n")
+        assign("cuda", None)
+        said = its.run("muster", "--version")
+        if not re.search(rf", LibTorch {torch}\.\d+\n", said):
+            raise SystemExit(f"package: muster --version names another LibTorch than {torch} without CUDA:\n{said}")
         seconds.append(train_and_ask(its, "by-cpu"))
-    version.write_text(version.read_text().replace(torch, "2.9.0"))
+        assign("__version__", "'2.9.0'")
+        says(its.run("muster", "doctor", status=1), "bad   worker", "does not start", "torch 2.9.0")
+        its.run("muster", "submit", "--wait", "manpages-llama.toml", status=1)
+        says(" ".join(its.run("muster", "show", "3").split()), "(trying again cannot help)", "torch 2.9.0", "does not fit")
     for program in ("muster-worker", "muster-infer"):
         said = its.run(program, "--version", status=93)
         says(said, f"{program}: error: torch 2.9.0", "does not fit", "run pip install 'torch==")
@@ -444,7 +450,7 @@ def worker_wheel(control, worker, versions, platform, work):
     wheels.mkdir()
     files = [pathlib.Path(shutil.copy(file, wheels)) for file in (control, worker)]
     for version in versions:
-        torch = elf.text_of(version) + ".0"
+        torch = elf.text_of(version)
         home = work / f"home-{torch}"
         seconds = try_worker(home, torch, files)
         shutil.rmtree(home)

@@ -11,11 +11,11 @@ constexpr const char* kOuter = "MUSTER_OUTER_LIBRARY_PATH";  // the caller's, wh
 
 }  // namespace
 
-void lend_library_path(const std::filesystem::path& folder) {
+void lend_library_path(const std::string& folders) {
   const char* path = std::getenv(kPath);
   const std::string outer = path == nullptr ? "" : path;
   ::setenv(kOuter, outer.c_str(), 1);
-  ::setenv(kPath, (folder.native() + (outer.empty() ? "" : ":" + outer)).c_str(), 1);
+  ::setenv(kPath, (folders + (outer.empty() ? "" : ":" + outer)).c_str(), 1);
 }
 
 void take_back_library_path() {

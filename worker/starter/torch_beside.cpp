@@ -149,16 +149,18 @@ Build build_for(const fs::path& torch, const fs::path& package, const std::vecto
     throw base::UsageError(found + " does not fit: this " + name + " has builds for torch " + list_of(versions) + "; " +
                            install(versions));
   }
-  Build build{.libraries = torch / "lib", .torch = found};
+  Build build{.libraries = (torch / "lib").native(), .torch = found};
   std::error_code error;
-  if (!fs::exists(build.libraries / "libtorch_cpu.so", error)) {
+  if (!fs::exists(torch / "lib/libtorch_cpu.so", error)) {
     throw base::UsageError(found + " has no lib/libtorch_cpu.so, which the torch of pip has; " + install(versions));
   }
   // LibTorch's libraries for CUDA have the major version of CUDA in what they ask for.
   const auto cuda = numbers_of(assigned(torch / "version.py", "cuda"));
   const auto builds = package / text_of(*numbers);
-  const auto of_cuda = builds / ("cuda" + std::to_string(cuda ? cuda->first : 0));
-  build.program = (cuda && fs::exists(of_cuda, error) ? of_cuda : builds / "cpu") / name;
+  const auto major = std::to_string(cuda ? cuda->first : 0);
+  const bool has_cuda = cuda && fs::exists(builds / ("cuda" + major), error);
+  if (has_cuda) build.libraries += ":" + (torch.parent_path() / "nvidia" / ("cu" + major) / "lib").native();
+  build.program = builds / (has_cuda ? "cuda" + major : "cpu") / name;
   return build;
 }
 

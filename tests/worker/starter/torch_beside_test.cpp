@@ -64,6 +64,7 @@ TEST(Starter, TakesTheBuildForCudaWhereTorchHasThatMajorVersion) {
   const Environment its;
   its.add_torch(its.site, "2.11.0+cu130", "'13.0'");
   EXPECT_EQ(its.find().program, its.site / "muster_hpc_worker/2.11/cuda13/muster-worker");
+  EXPECT_EQ(its.find().libraries, (its.site / "torch/lib").native() + ":" + (its.site / "nvidia/cu13/lib").native());
   its.add_torch(its.site, "2.11.0+cu126", "'12.6'");
   EXPECT_EQ(its.find().program, its.site / "muster_hpc_worker/2.11/cpu/muster-worker");
   its.add_torch(its.site, "2.15.0+cu132", "'13.2'");
