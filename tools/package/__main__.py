@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from . import archive, debian, elf, images, proof, rpm, worker_wheel
+from . import archive, debian, elf, images, proof, rpm, worker_proof, worker_wheel
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FLOOR = (2, 34)  # RHEL 9; Ubuntu 22.04 has 2.35
@@ -88,7 +88,7 @@ class Package:
         worker = worker_wheel.build(self.workers, ROOT / "python", self.output, self.version, PLATFORM, self.work)
         self.told(worker, f"torch {' or '.join(elf.text_of(version) for version in versions)}, "
                           f"glibc {elf.text_of(FLOOR)} and libstdc++ of GCC 11 or newer")
-        proof.worker_wheel(wheel, worker, versions, PLATFORM, self.work)
+        worker_proof.prove(wheel, worker, versions, PLATFORM, self.work)
 
     @functools.cached_property
     def debian_package(self):
