@@ -19,6 +19,9 @@ if(MUSTER_WITH_CONTROLLER)
           DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT control)
   install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT control PATTERN "__pycache__" EXCLUDE)
 endif()
-if(MUSTER_WITH_WORKER AND NOT MUSTER_STATIC)  # else both are modules, which tools/package/worker_wheel.py takes
-  install(TARGETS muster-worker muster-infer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT worker)
-endif()
+# With MUSTER_STATIC they go into the wheel of the worker: tools/package/worker_wheel.py takes them.
+foreach(_program muster-worker muster-infer)
+  if(TARGET ${_program} AND NOT MUSTER_STATIC)
+    install(TARGETS ${_program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT worker)
+  endif()
+endforeach()
