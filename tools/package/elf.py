@@ -26,6 +26,12 @@ def floor(file, library="GLIBC"):
     return max((tuple(map(int, version.split("."))) for version in asked), default=(0,))
 
 
+def shown(file):
+    """The symbols of its own that a program shows its libraries. Copies of a library's data have a version, and are left out."""
+    rows = (line.split() for line in readelf(file, "--dyn-syms").splitlines())
+    return {row[7] for row in rows if len(row) == 8 and row[0].endswith(":") and row[6].isdigit() and "@" not in row[7]}
+
+
 def text_of(version):
     return ".".join(map(str, version))
 

@@ -4,6 +4,7 @@ A build is a folder of ./dev package: build/worker-2.11-cpu has that for torch 2
 CUDA 13. In the wheel they are muster_hpc_worker/2.11/cpu and so on, where worker/starter/torch_beside.cpp looks.
 """
 
+import re
 import subprocess
 import tomllib
 
@@ -17,6 +18,7 @@ PROGRAMS = ["muster-worker", "muster-infer"]
 # A wheel for glibc 2.34 may ask for these (PEP 600); RHEL 9 has them.
 FLOORS = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13), "GCC": (7, 0, 0)}
 CXX = {"libstdc++.so.6", "libgcc_s.so.1"}
+ALLOCATOR = re.compile("^_Z(n[wa]|d[la])|alloc|free|memalign")
 TORCH = {"libc10.so", "libtorch_cpu.so", "libc10_cuda.so", "libtorch_cuda.so", "libcudart.so.13"}
 
 
@@ -52,6 +54,9 @@ def build(builds, python, output, version, platform, work):
         for name in PROGRAMS:
             program = folder / "bin" / name
             elf.check(program, FLOORS, CXX | TORCH)
+            others = sorted(symbol for symbol in elf.shown(program) if not ALLOCATOR.search(symbol))
+            if others:
+                raise SystemExit(f"package: {program} shows LibTorch {', '.join(others[:5])}, and may show tcmalloc alone (tools/cmake/allocator.map)")
             # The table of symbols stays, by which the stack of a rank that hangs has names.
             files[f"{PACKAGE}{torch}/{kind}/{name}"] = stripped(program, work, "--strip-debug")
     starter = builds[-1] / "bin/muster-starter"
