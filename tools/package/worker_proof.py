@@ -42,7 +42,7 @@ class Environment:
         try:
             yield
         finally:
-            self.run("muster", "uninstall", "--yes")
+            self.run("muster", "uninstall", "--yes", "--cancel")
 
 
 def says(said, *texts):
