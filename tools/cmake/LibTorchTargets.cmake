@@ -56,7 +56,7 @@ function(muster_libtorch_targets folder)
 
   add_library(libtorch::cpu INTERFACE IMPORTED GLOBAL)
   target_link_libraries(libtorch::cpu INTERFACE libtorch::headers "${folder}/lib/libtorch_cpu.so" "${folder}/lib/libc10.so")
-  # A module of the wheel finds LibTorch already loaded (TorchProgram.cmake).
+  # A program of the wheel is told by its starter where LibTorch is (TorchProgram.cmake).
   if(NOT MUSTER_STATIC)
     target_link_options(libtorch::cpu INTERFACE "LINKER:-rpath,${folder}/lib")
   endif()

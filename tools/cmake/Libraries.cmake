@@ -3,7 +3,6 @@
 # MUSTER_STATIC links all of them into the programs, with libstdc++ and libgcc, so that a program asks for nothing but
 # glibc. Both ways compile with the same macros and headers, so the compiler's cache serves both.
 include_guard(GLOBAL)
-find_package(PkgConfig REQUIRED)
 
 option(MUSTER_STATIC "Link every library but glibc into the programs; for what people install (./dev package)" OFF)
 
@@ -61,11 +60,12 @@ function(muster_sources variable package)
   set(${variable} "${files}" PARENT_SCOPE)
 endfunction()
 
-muster_module(lz4 liblz4)
-muster_module(turbojpeg libturbojpeg)
-muster_module(png libpng)
-muster_module(zlib zlib)
 if(MUSTER_WITH_CONTROLLER)
+  find_package(PkgConfig REQUIRED)
+  muster_module(lz4 liblz4)
+  muster_module(turbojpeg libturbojpeg)
+  muster_module(png libpng)
+  muster_module(zlib zlib)
   # Nothing is encrypted (docs/ports.md), so gRPC's half without TLS is enough: 5 MB less in each program.
   muster_module(grpc grpc++_unsecure ALSO address_sorting cares upb z)
   muster_module(protobuf protobuf)

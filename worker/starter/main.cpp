@@ -18,6 +18,7 @@ int main(int, char** argv) {
   const auto program = base::own_program();
   std::string why;
   try {
+    if (program.empty()) throw base::UsageError("cannot read /proc/self/exe; mount /proc");
     const char* home = std::getenv("HOME");
     const auto build = starter::find_build(program, home == nullptr ? "" : home);
     starter::lend_library_path(build.libraries);
@@ -27,6 +28,6 @@ int main(int, char** argv) {
   } catch (const base::UsageError& error) {
     why = error.what();
   }
-  std::fprintf(stderr, "%s: error: %s\n", program.filename().c_str(), why.c_str());
+  std::fprintf(stderr, "%s: error: %s\n", program_invocation_short_name, why.c_str());
   return spec::kExitNeverRequeue;
 }

@@ -149,7 +149,7 @@ Build build_for(const fs::path& torch, const fs::path& package, const std::vecto
     throw base::UsageError(found + " does not fit: this " + name + " has builds for torch " + list_of(versions) + "; " +
                            install(versions));
   }
-  Build build{.libraries = (torch / "lib").native(), .torch = found};
+  Build build{.libraries = (torch / "lib").native()};
   std::error_code error;
   if (!fs::exists(torch / "lib/libtorch_cpu.so", error)) {
     throw base::UsageError(found + " has no lib/libtorch_cpu.so, which the torch of pip has; " + install(versions));

@@ -9,7 +9,6 @@ namespace starter {
 struct Build {
   std::filesystem::path program{};
   std::string libraries{};  // the folders of LibTorch's and of CUDA's runtime, as LD_LIBRARY_PATH has them
-  std::string torch{};      // "torch 2.11.0+cu130 in /venv/lib/python3.11/site-packages"
 };
 
 /// Finds the package torch beside this program, and the build of the program that fits it. `home`: the user's, or
