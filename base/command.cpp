@@ -207,9 +207,15 @@ std::filesystem::path own_program() {
 
 std::filesystem::path programs_folder() {
   const auto own = own_program();
-  const bool has_loader = own != started_file();
-  // bin/NAME starts lib/muster/NAME.
-  return has_loader ? own.parent_path().parent_path().parent_path() / "bin" : own.parent_path();
+  const bool in_wheel = std::find(own.begin(), own.end(), "muster_hpc_worker") != own.end();
+  if (own == started_file() && !in_wheel) return own.parent_path();
+  // A starter in bin/ has become lib/muster/NAME, or a file of the wheel below the same prefix.
+  std::error_code error;
+  for (auto prefix = own.parent_path(); prefix.has_relative_path(); prefix = prefix.parent_path()) {
+    const auto starter = prefix / "bin" / own.filename();
+    if (std::filesystem::exists(starter, error)) return starter.parent_path();
+  }
+  return own.parent_path();
 }
 
 std::filesystem::path find_program(const std::string& name) {

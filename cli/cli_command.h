@@ -219,6 +219,13 @@ std::vector<std::string> starters(bool full);
 /// stderr. nullopt: another command. Call it before the process changes signals or starts threads.
 std::optional<int> become_data(int argc, char** argv);
 
+/// The answer of a muster-worker to --version, which names its LibTorch, or why the program does not start.
+struct WorkerVersion {
+  bool starts = false;
+  std::string text;
+};
+WorkerVersion ask_worker_version(const std::filesystem::path& worker);
+
 /// "there is no muster-worker beside muster or in PATH, so ...; build it with ./dev build"
 std::string no_program(const std::string& name, const std::string& consequence);
 /// The file of a program of this project. Throws a Failure with no_program() if there is none.

@@ -63,6 +63,15 @@ Finding check_program(const Config& config, const char* finding, const std::stri
   return {finding, kBad, no_program(name, std::string("so ") + why)};
 }
 
+/// muster-worker, which must start: in a wheel it needs a torch that fits.
+Finding check_worker(const Config& config) {
+  const auto found = check_program(config, "worker", "muster-worker", "recipes cannot train here (command jobs can)");
+  if (found.verdict.name != kFine.name) return found;
+  const auto version = ask_worker_version(found.text);
+  if (version.starts) return {found.check, kFine, found.text + ": " + version.text};
+  return {found.check, is_loopback(config.address.value) ? kBad : kNote, version.text};
+}
+
 Finding check_data() {
   int pages = 0;
   std::error_code error;
@@ -193,8 +202,7 @@ int run_doctor(Session& session, const JsonOption& options) {
     findings.push_back(check_config(config));
     findings.push_back(check_token(config));
     no_slurm = check_controller(session.client_unconnected(), findings);
-    findings.push_back(
-        check_program(config, "worker", "muster-worker", "recipes cannot train here (command jobs can)"));
+    findings.push_back(check_worker(config));
     findings.push_back(
         check_program(config, "sources", "muster-data", "no data.source can be read here (data.prepared can)"));
   } catch (const Failure& failure) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/command.h"
+#include "base/words.h"
 #include "cli/cli_command.h"
 #include "spec/infer_flags.h"
 #include "spec/jobfile/run_file.h"
@@ -26,6 +28,8 @@ int data_failure(const std::string& what) {
 }
 
 namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kWorkerAnswersIn{20};  // it loads LibTorch
 
 struct InferOptions {
   std::string command, model;
@@ -127,8 +131,20 @@ void define(CLI::App& app, Session& session, const std::string& command, unsigne
 
 }  // namespace
 
+WorkerVersion ask_worker_version(const fs::path& worker) {
+  base::ProcessRunner runner;
+  const auto said = runner.run({.argv = {worker.native(), "--version"}, .time_limit = kWorkerAnswersIn});
+  if (said.succeeded()) return {true, std::string(base::trimmed(said.out))};
+  const std::string why = said.timed_out ? "it has not answered in " + std::to_string(kWorkerAnswersIn.count()) + " s"
+                                         : said.could_not_start + said.err;
+  return {false, worker.native() + " does not start: " + std::string(base::trimmed(why))};
+}
+
 std::string no_program(const std::string& name, const std::string& consequence) {
-  return "there is no " + name + " beside muster or in PATH, " + consequence + "; build it with ./dev build";
+  const bool uses_torch = name == "muster-worker" || name == "muster-infer";
+  return "there is no " + name + " beside muster or in PATH, " + consequence + "; " +
+         (uses_torch ? "run pip install \"muster-hpc[worker]\", or build it with ./dev build"
+                     : "build it with ./dev build");
 }
 
 void become(const std::filesystem::path& program, std::vector<std::string> words) {

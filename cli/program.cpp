@@ -16,21 +16,10 @@
 namespace cli {
 namespace {
 
-constexpr std::chrono::seconds kWorkerAnswersIn{20};  // it loads LibTorch
-
-/// The version of muster-worker beside this program and of its LibTorch; empty: it is not installed.
-std::string worker_version() {
-  const auto worker = base::find_program("muster-worker");
-  if (worker.empty()) return {};
-  base::ProcessRunner runner;
-  const auto said = runner.run({.argv = {worker.native(), "--version"}, .time_limit = kWorkerAnswersIn});
-  return said.succeeded() ? said.out : worker.native() + " does not start: " + said.could_not_start + said.err;
-}
-
 std::string version_text(const std::string& version) {
-  const auto worker = worker_version();
+  const auto worker = base::find_program("muster-worker");
   constexpr const char* kNone = "muster-worker: not installed; recipes need it, and no other program";
-  return "muster " + version + "\n" + (worker.empty() ? kNone : std::string(base::trimmed(worker)));
+  return "muster " + version + "\n" + (worker.empty() ? kNone : ask_worker_version(worker).text);
 }
 
 int run_version(Session& session, const JsonOption& options) {

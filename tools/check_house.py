@@ -60,10 +60,12 @@ ALLOWED = {
                        "libtorch"},
     "worker/plan": {"agent/rank", "base", "fsdp/comm", "fsdp/engine", "fsdp/memory", "fsdp/text", "spec", "worker/batch", "worker/recipes",
                     "worker/train", "libtorch"},
-    "worker": {"agent/rank/grpc", "agent/rank", "base", "fsdp/files", "spec", "worker/plan", "worker/recipes", "worker/train", "libtorch"},
+    "worker": {"agent/rank/grpc", "agent/rank", "base", "fsdp/files", "spec", "worker/plan", "worker/recipes", "worker/starter",
+               "worker/train", "libtorch"},
+    "worker/starter": {"base", "spec"},
     "worker/infer": {"agent/rank", "base", "data/prepare/images", "data/tokenizers", "fsdp", "fsdp/comm", "fsdp/engine", "fsdp/files",
                      "fsdp/text", "spec", "worker/adapters", "worker/batch", "worker/files", "worker/generate", "worker/models",
-                     "libtorch"},
+                     "worker/starter", "libtorch"},
     "controller/core": {"agent/protocol", "base", "spec"},
     "controller/store": {"base", "controller/core", "spec", "boost", "json", "sqlite"},
     "controller/logs": set(),
@@ -115,7 +117,7 @@ LIBRARIES = [(name, re.compile(headers), re.compile(targets)) for name, headers,
 LONGEST_README = 15  # lines
 TOPS = ["agent", "base", "cli", "controller", "data", "fsdp", "proto", "slurm", "spec", "worker"]
 NAMESPACE_END = re.compile(r"^}  // namespace ([\w:]+)$", re.MULTILINE)  # clang-format writes it
-CMAKE_CALL = re.compile(r"^\s*(muster_library|add_library|add_executable|target_link_libraries)\(([^)]*)\)", re.MULTILINE)
+CMAKE_CALL = re.compile(r"^\s*(muster_library|muster_torch_program|add_library|add_executable|target_link_libraries)\(([^)]*)\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 

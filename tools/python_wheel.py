@@ -73,38 +73,55 @@ def package_files(folder, setuptools):
     return files
 
 
-def build(folder, output, programs=None, platform="any"):
-    pyproject = tomllib.loads((folder / "pyproject.toml").read_text())
-    project, setuptools = pyproject["project"], pyproject["tool"]["setuptools"]
-    check_keys(project, PROJECT_KEYS, "project")
-    check_keys(setuptools, SETUPTOOLS_KEYS, "tool.setuptools")
-    stem = re.sub(r"[-_.]+", "_", project["name"]).lower() + "-" + project["version"]
+def stem_of(project):
+    return re.sub(r"[-_.]+", "_", project["name"]).lower() + "-" + project["version"]
+
+
+def write(output, project, files, platform="any", programs=(), executable=None):
+    """Writes the wheel of a project that has these files, and these programs, which pip puts into the folder bin of an
+    environment. Files below the folder `executable` are programs, too. It replaces an older wheel of the same name and platform
+    in the folder `output`."""
+    stem = stem_of(project)
     info = f"{stem}.dist-info"
-    files = package_files(folder, setuptools)
-    files[f"{info}/METADATA"] = metadata(project).encode()
-    files[f"{info}/WHEEL"] = WHEEL.format("false" if programs else "true", platform).encode()
+    is_pure = platform == "any"
     scripts = f"{stem}.data/scripts/"
-    files.update({scripts + file.name: file.read_bytes() for file in sorted(programs.iterdir())} if programs else {})
+    of_programs = tuple(filter(None, (scripts, executable)))
+    files = {**files, f"{info}/METADATA": metadata(project).encode(),
+             f"{info}/WHEEL": WHEEL.format("true" if is_pure else "false", platform).encode(),
+             **{scripts + name: data for name, data in programs}}
     if entry_points(project):
         files[f"{info}/entry_points.txt"] = entry_points(project).encode()
-    licence = folder.parent / "LICENSE"
-    if licence.is_file():
-        files[f"{info}/LICENSE"] = licence.read_bytes()
     record = f"{info}/RECORD"
     files[record] = "".join(
         f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}\n"
         for name, data in sorted(files.items())).encode() + f"{record},,\n".encode()
     output.mkdir(parents=True, exist_ok=True)
-    for old in output.glob(f"*-py3-none-{platform}.whl"):
+    for old in output.glob(f"{stem.split('-')[0]}-*-py3-none-{platform}.whl"):
         old.unlink()
     wheel = output / f"{stem}-py3-none-{platform}.whl"
     # Stored, since compressed bytes depend on the machine's zlib. Programs are too large for that.
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED if programs else zipfile.ZIP_STORED, compresslevel=9) as archive:
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_STORED if is_pure else zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in sorted(files.items(), key=lambda file: (file[0].startswith(info), file[0])):
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            entry.create_system, entry.external_attr = 3, PROGRAM_MODE if name.startswith(scripts) else MODE
+            entry.create_system, entry.external_attr = 3, PROGRAM_MODE if name.startswith(of_programs) else MODE
             archive.writestr(entry, data, archive.compression, archive.compresslevel)
     return wheel
+
+
+def licence_of(folder, project):
+    """The licence beside this folder, by its name in the wheel."""
+    licence = folder.parent / "LICENSE"
+    return {f"{stem_of(project)}.dist-info/LICENSE": licence.read_bytes()} if licence.is_file() else {}
+
+
+def build(folder, output, programs=None, platform="any"):
+    pyproject = tomllib.loads((folder / "pyproject.toml").read_text())
+    project, setuptools = pyproject["project"], pyproject["tool"]["setuptools"]
+    check_keys(project, PROJECT_KEYS, "project")
+    check_keys(setuptools, SETUPTOOLS_KEYS, "tool.setuptools")
+    files = {**package_files(folder, setuptools), **licence_of(folder, project)}
+    found = [(file.name, file.read_bytes()) for file in sorted(programs.iterdir())] if programs else []
+    return write(output, project, files, platform, found)
 
 
 def main():

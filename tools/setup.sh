@@ -4,6 +4,8 @@
 deps_folder=${MUSTER_DEPS_FOLDER:-$PWD/.deps}
 libtorch_list=${MUSTER_LIBTORCH_LIST:-tools/deps/libtorch.txt}
 libtorch_folder="$deps_folder/libtorch-2.11.0"
+newest_libtorch_list=tools/deps/libtorch-newest.txt
+newest_libtorch_folder="$deps_folder/libtorch-2.15.0"
 cuda_list=${MUSTER_CUDA_LIST:-tools/deps/cuda.txt}
 cuda_folder="$deps_folder/cuda"
 nvcc_list=${MUSTER_NVCC_LIST:-tools/deps/nvcc.txt}
@@ -162,9 +164,13 @@ setup_libtorch() {
       die "MUSTER_LIBTORCH=$MUSTER_LIBTORCH: no lib/libtorch_cpu.so there; want the folder that holds include/ and lib/"
     return 0
   fi
-  is_complete "$libtorch_list" "$libtorch_folder" && return 0
-  confirm "setup: will download LibTorch 2.11.0 (530 MB) from PyPI and unpack it into $libtorch_folder"
-  unpack_wheels "$libtorch_list" "$libtorch_folder" 2600 "LibTorch" 'torch/include/*' 'torch/lib/*' 'nvidia/*/lib/*'
+  install_libtorch "$libtorch_list" "$libtorch_folder"
+}
+
+install_libtorch() {  # list, folder
+  is_complete "$1" "$2" && return 0
+  confirm "setup: will download LibTorch ${2##*-} (530 MB) from PyPI and unpack it into $2"
+  unpack_wheels "$1" "$2" 2600 "LibTorch" 'torch/include/*' 'torch/lib/*' 'nvidia/*/lib/*'
 }
 
 # CUDA headers to compile with, and the libraries that LibTorch's CUDA side links. So programs of a CUDA build start on

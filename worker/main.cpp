@@ -22,11 +22,18 @@
 #include "spec/exit_codes.h"
 #include "worker/plan/plan_command.h"
 #include "worker/recipes/registry.h"
+#include "worker/starter/library_path.h"
 #include "worker/train/gpu.h"
 #include "worker/train/run.h"
 #include "worker/train/train_config.h"
 
 namespace {
+
+#ifdef MUSTER_WITH_CUDA
+constexpr const char* kWithCuda = " with CUDA";
+#else
+constexpr const char* kWithCuda = "";
+#endif
 
 constexpr const char* kHelp = R"(muster-worker [--run-file FILE] [--plan [--memory BYTES [--memory-of TEXT]] [--gpu]]
 
@@ -108,6 +115,7 @@ void set_threads(const agent::rank::RankEnvironment& environment) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  starter::take_back_library_path();
   worker::set_up_gpus();
   agent::rank::install_stop_signals();
   // A rank has connections to all others, several times. Only muster-data is started later, which may have as many.
@@ -125,7 +133,7 @@ int main(int argc, char** argv) {
       return spec::kExitDone;
     }
     if (arguments.version) {
-      std::puts("muster-worker " MUSTER_VERSION_TEXT ", LibTorch " TORCH_VERSION);
+      std::printf("muster-worker " MUSTER_VERSION_TEXT ", LibTorch " TORCH_VERSION "%s\n", kWithCuda);
       return spec::kExitDone;
     }
     if (arguments.plan) {

@@ -1,4 +1,3 @@
-#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -11,8 +10,8 @@
 namespace fsdp {
 namespace {
 
-/// A graph of LibTorch's. The device's default generator belongs to it, so that a replay draws from where the generator
-/// is.
+/// A graph of LibTorch's. LibTorch makes the device's default generator belong to it, so that a replay draws from where
+/// the generator is.
 ///
 /// The capture is "thread-local": only this thread is told of calls that cannot be recorded. c10d's watchdog asks for
 /// events on a thread of its own, and autograd allocates on another one.
@@ -31,7 +30,6 @@ class CudaGraph : public DeviceGraph {
   void begin() override {
     // Memory that the warm-up has freed goes back to the driver. The graph takes memory of its own.
     c10::cuda::CUDACachingAllocator::emptyCache();
-    graph_.register_generator_state(at::cuda::detail::getDefaultCUDAGenerator(device_.index()));
     graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     begun_ = true;
   }

@@ -1,4 +1,5 @@
-"""Goal: ./dev package python makes a wheel that installs without a network, and the same wheel each time.
+"""Goal: ./dev package python makes a wheel that installs without a network, and the same wheel each time. The wheel of the worker asks
+pip for a torch that it fits.
 
 Method: the real script in a copy of the sources; a fresh virtual environment.
 """
@@ -14,7 +15,11 @@ import tomllib
 import unittest
 import zipfile
 
+from pip._vendor.packaging.specifiers import SpecifierSet
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+from package import worker_wheel
 
 
 class Wheel(unittest.TestCase):
@@ -97,6 +102,26 @@ class Wheel(unittest.TestCase):
             self.assertEqual(done.returncode, 1, new)
             self.assertIn(said, done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+
+class WorkerWheel(unittest.TestCase):
+    """The wheel muster-hpc-worker (tools/package/worker_wheel.py)."""
+
+    def test_pip_takes_the_versions_of_torch_that_have_a_build(self):
+        builds = [pathlib.Path(f"build/worker-{name}") for name in ("2.15-cpu", "2.11-cuda13", "2.12-cpu", "2.11-cpu")]
+        versions = worker_wheel.versions_of(builds)
+        self.assertEqual(versions, [(2, 11), (2, 12), (2, 15)])
+        name, asked = worker_wheel.requirement(versions)[:5], SpecifierSet(worker_wheel.requirement(versions)[5:])
+        self.assertEqual(name, "torch")
+        for version, fits in (("2.11.0", True), ("2.11.1+cpu", True), ("2.12.1", True), ("2.15.9+cu132", True), ("2.10.9", False),
+                              ("2.13.0", False), ("2.14.1+cpu", False), ("2.16.0", False), ("3.11.0", False)):
+            self.assertEqual(asked.contains(version), fits, version)
+        self.assertEqual(worker_wheel.requirement([(2, 15)]), "torch>=2.15,<2.16")
+
+    def test_the_extra_asks_for_the_worker_of_the_same_version(self):
+        project = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text())["project"]
+        self.assertEqual(project["optional-dependencies"]["worker"], [f"{worker_wheel.NAME}=={project['version']}"])
+        self.assertIn(f"project(muster VERSION {project['version']} ", (ROOT / "CMakeLists.txt").read_text())
 
 
 if __name__ == "__main__":

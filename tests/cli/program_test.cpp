@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "cli/cli_command.h"
 #include "cli/cli_text.h"
@@ -745,10 +746,11 @@ TEST(Doctor, LooksAtTheDiskTheVersionAndTheDashboardOfTheController) {
   EXPECT_EQ(found.at("dashboard").second, "http://127.0.0.1:7601; muster dashboard prints a link that logs in");
 }
 
-/// Doctor's finding of this name, if muster is alone in its folder: {verdict, text}.
+/// Doctor's finding of this name, if muster is alone in its folder, which is this one below the test's: {verdict,
+/// text}.
 std::pair<std::string, std::string> finding_of(FakeController& fake, const std::string& check, const std::string& path,
-                                               const std::string& address) {
-  const auto alone = fake.folder().path() / "alone";
+                                               const std::string& address, const std::string& place = "alone") {
+  const auto alone = fake.folder().path() / place;
   std::filesystem::create_directories(alone);
   if (!std::filesystem::exists(alone / "muster"))
     std::filesystem::copy_file(::test::built_program("muster"), alone / "muster");
@@ -761,20 +763,47 @@ std::pair<std::string, std::string> finding_of(FakeController& fake, const std::
   return {};
 }
 
+/// A program of this name, a script, in a folder of its own; returns that folder.
+std::filesystem::path add_script(FakeController& fake, const std::string& name, const std::string& text) {
+  const auto other = fake.folder().path() / "other";
+  std::filesystem::create_directories(other);
+  write_file(other / name, "#!/bin/sh\n" + text + "\n");
+  std::filesystem::permissions(other / name, std::filesystem::perms::owner_all);
+  return other;
+}
+
 TEST(Doctor, WantsTheProgramsOfRanksWhereRanksRun) {
-  for (const auto& [check, name] : {std::pair("worker", "muster-worker"), {"sources", "muster-data"}}) {
+  for (const auto& [check, name, version] :
+       {std::tuple("worker", "muster-worker", ": muster-worker 7, LibTorch 2.9.0"), {"sources", "muster-data", ""}}) {
     FakeController fake;
-    const auto other = fake.folder().path() / "other";
-    std::filesystem::create_directories(other);
-    write_file(other / name, "");
-    std::filesystem::permissions(other / name, std::filesystem::perms::owner_all);
+    const auto other = add_script(fake, name, "echo muster-worker 7, LibTorch 2.9.0");
     EXPECT_EQ(finding_of(fake, check, "/nowhere:" + other.native(), fake.address()),
-              std::pair(std::string("ok"), (other / name).native()));
+              std::pair(std::string("ok"), (other / name).native() + version));
     const auto [verdict, text] = finding_of(fake, check, "/nowhere", fake.address());
     EXPECT_EQ(verdict, "bad");
     EXPECT_THAT(text, HasSubstr(std::string("there is no ") + name + " beside muster or in PATH, so "));
     EXPECT_EQ(finding_of(fake, check, "/nowhere", "192.0.2.1:7600").first, "note") << "they run elsewhere";
   }
+}
+
+TEST(Doctor, OfAProgramInAWheelLooksInTheFolderOfItsStarter) {
+  FakeController fake;
+  const auto environment = fake.folder().path() / "env";
+  for (const char* name : {"muster", "muster-data"}) add_script(fake, name, "exit 1");
+  std::filesystem::create_directories(environment);
+  std::filesystem::rename(fake.folder().path() / "other", environment / "bin");
+  const auto [verdict, text] = finding_of(fake, "sources", "/nowhere", fake.address(),
+                                          "env/lib/python3.98/site-packages/muster_hpc_worker/2.11/cpu");
+  EXPECT_EQ(verdict, "ok");
+  EXPECT_EQ(text, (environment / "bin/muster-data").native());
+}
+
+TEST(Doctor, SaysWhyAWorkerDoesNotStart) {
+  FakeController fake;
+  const auto other = add_script(fake, "muster-worker", "echo muster-worker: error: there is no torch >&2; exit 93");
+  const auto said = (other / "muster-worker").native() + " does not start: muster-worker: error: there is no torch";
+  for (const auto& [address, verdict] : {std::pair(fake.address(), "bad"), {"192.0.2.1:7600", "note"}})
+    EXPECT_EQ(finding_of(fake, "worker", "/nowhere:" + other.native(), address), std::pair(std::string(verdict), said));
 }
 
 TEST(Doctor, AFaultyConfigurationIsAFindingToo) {

@@ -5,7 +5,10 @@
 include_guard(GLOBAL)
 
 add_library(muster_allocator INTERFACE)
-if(NOT MUSTER_SANITIZER)
+if(MUSTER_STATIC)
+  find_library(MUSTER_TCMALLOC_ARCHIVE NAMES libtcmalloc_minimal.a REQUIRED)
+  target_link_libraries(muster_allocator INTERFACE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${MUSTER_TCMALLOC_ARCHIVE}>")
+elseif(NOT MUSTER_SANITIZER)
   # The file's own name is found where only the library for running is installed.
   find_library(MUSTER_TCMALLOC NAMES tcmalloc_minimal libtcmalloc_minimal.so.4)
   if(NOT MUSTER_TCMALLOC)

@@ -56,7 +56,10 @@ function(muster_libtorch_targets folder)
 
   add_library(libtorch::cpu INTERFACE IMPORTED GLOBAL)
   target_link_libraries(libtorch::cpu INTERFACE libtorch::headers "${folder}/lib/libtorch_cpu.so" "${folder}/lib/libc10.so")
-  target_link_options(libtorch::cpu INTERFACE "LINKER:-rpath,${folder}/lib")
+  # A program of the wheel is told by its starter where LibTorch is (TorchProgram.cmake).
+  if(NOT MUSTER_STATIC)
+    target_link_options(libtorch::cpu INTERFACE "LINKER:-rpath,${folder}/lib")
+  endif()
   # The wheel finds cupti and cudart next to itself through its own RPATH. The linker does not follow that RPATH.
   target_link_options(libtorch::cpu INTERFACE "LINKER:--allow-shlib-undefined")
   if(NOT ARGN)
@@ -87,6 +90,9 @@ the wheels of tools/deps/cuda.txt are (./dev build --preset cuda fetches them)" 
   # LibTorch looks for CUDA's libraries next to itself, but they lie elsewhere. Of a program's search paths only the old
   # kind, DT_RPATH, also applies to the libraries of its libraries.
   target_link_options(libtorch::cuda INTERFACE "LINKER:--disable-new-dtags")
+  if(MUSTER_STATIC)
+    return()
+  endif()
   foreach(part cu13 cudnn nccl cusparselt nvshmem)
     target_link_options(libtorch::cuda INTERFACE "LINKER:-rpath,${MUSTER_CUDA_HEADERS}/nvidia/${part}/lib")
   endforeach()

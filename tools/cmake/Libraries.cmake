@@ -3,7 +3,6 @@
 # MUSTER_STATIC links all of them into the programs, with libstdc++ and libgcc, so that a program asks for nothing but
 # glibc. Both ways compile with the same macros and headers, so the compiler's cache serves both.
 include_guard(GLOBAL)
-find_package(PkgConfig REQUIRED)
 
 option(MUSTER_STATIC "Link every library but glibc into the programs; for what people install (./dev package)" OFF)
 
@@ -61,11 +60,12 @@ function(muster_sources variable package)
   set(${variable} "${files}" PARENT_SCOPE)
 endfunction()
 
-muster_module(lz4 liblz4)
-muster_module(turbojpeg libturbojpeg)
-muster_module(png libpng)
-muster_module(zlib zlib)
 if(MUSTER_WITH_CONTROLLER)
+  find_package(PkgConfig REQUIRED)
+  muster_module(lz4 liblz4)
+  muster_module(turbojpeg libturbojpeg)
+  muster_module(png libpng)
+  muster_module(zlib zlib)
   # Nothing is encrypted (docs/ports.md), so gRPC's half without TLS is enough: 5 MB less in each program.
   muster_module(grpc grpc++_unsecure ALSO address_sorting cares upb z)
   muster_module(protobuf protobuf)
@@ -95,6 +95,7 @@ if(MUSTER_STATIC)
   enable_language(C)
   add_library(muster_older_glibc OBJECT "${CMAKE_CURRENT_LIST_DIR}/../package/older_glibc.c")
   target_compile_options(muster_older_glibc PRIVATE -Wall -Wextra -Werror)
-  add_link_options(-static-libstdc++ -static-libgcc -Wl,--gc-sections -Wl,--icf=safe)
+  set(_shares_libstdcxx "$<BOOL:$<TARGET_PROPERTY:MUSTER_SHARED_LIBSTDCXX>>")
+  add_link_options("$<$<NOT:${_shares_libstdcxx}>:-static-libstdc++;-static-libgcc>" -Wl,--gc-sections -Wl,--icf=safe)
   link_libraries("$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:$<TARGET_OBJECTS:muster_older_glibc>>")
 endif()

@@ -1,8 +1,8 @@
 """Builds what people install, and tests what it built. ./dev package calls it after the programs are built.
 
-Usage: python3 -B -m package KIND... --build FOLDER --output FOLDER, from tools/
+Usage: python3 -B -m package KIND... --build FOLDER [--workers FOLDER...] --output FOLDER, from tools/
 KIND: archives, wheels, deb, rpm, images, or all. Prints each file with its size and what it needs; all also writes these into
-docs/install.md.
+docs/install.md. --workers: the builds of the wheel of the worker (worker_wheel.py); wheels and all need them.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from . import archive, debian, elf, images, proof, rpm
+from . import archive, debian, elf, images, proof, rpm, worker_proof, worker_wheel
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FLOOR = (2, 34)  # RHEL 9; Ubuntu 22.04 has 2.35
@@ -48,8 +48,8 @@ def write_table(told):
 
 
 class Package:
-    def __init__(self, build, output, work):
-        self.build, self.output, self.work = build, output, work
+    def __init__(self, build, workers, output, work):
+        self.build, self.workers, self.output, self.work = build, workers, output, work
         self.files = []  # name, megabytes, what it needs
         self.version = version_of(build)
         self.name = f"muster-{self.version}-linux-x86_64"
@@ -64,7 +64,8 @@ class Package:
         folder = self.work / self.name
         if not folder.exists():
             installed(self.build, self.work / "any", "/usr").rename(folder)
-            archive.check_programs(folder / "bin", FLOOR)
+            for program in filter(elf.is_elf, sorted((folder / "bin").iterdir())):
+                elf.check(program, {"GLIBC": FLOOR})
         return folder
 
     def archives(self):
@@ -83,6 +84,11 @@ class Package:
             raise SystemExit(f"package: {wheel.name} has {wheel.stat().st_size} bytes, and may have {MOST_WHEEL_BYTES}")
         subprocess.run(build, check=True, stdout=subprocess.DEVNULL)  # for machines that the other one does not fit
         proof.wheel(wheel, PLATFORM, self.work)
+        versions = worker_wheel.versions_of(self.workers)
+        worker = worker_wheel.build(self.workers, ROOT / "python", self.output, self.version, PLATFORM, self.work)
+        self.told(worker, f"torch {' or '.join(elf.text_of(version) for version in versions)}, "
+                          f"glibc {elf.text_of(FLOOR)} and libstdc++ of GCC 11 or newer")
+        worker_proof.prove(wheel, worker, versions, PLATFORM, self.work)
 
     @functools.cached_property
     def debian_package(self):
@@ -115,12 +121,13 @@ def main():
     parser = argparse.ArgumentParser(prog="package")
     parser.add_argument("kinds", nargs="+", choices=[*KINDS, "all"])
     parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--workers", type=pathlib.Path, nargs="+", default=[])
     parser.add_argument("--output", type=pathlib.Path, required=True)
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
     kinds = KINDS if "all" in given.kinds else given.kinds
     with tempfile.TemporaryDirectory(prefix="muster-package-") as work:
-        package = Package(given.build.resolve(), given.output.resolve(), pathlib.Path(work))
+        package = Package(given.build.resolve(), [folder.resolve() for folder in given.workers], given.output.resolve(), pathlib.Path(work))
         for kind in kinds:
             getattr(package, kind)()
         if kinds == KINDS:

