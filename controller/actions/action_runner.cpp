@@ -232,7 +232,8 @@ void ActionRunner::read_outbox() {
   }
   const auto now = parts_.clock.monotonic();
   for (const auto& row : outbox_.read()) {
-    if (Outbox::is_start(row)) parts_.admission.expect(row.job, now + backoff_left(row));
+    const auto* start = std::get_if<core::StartAttempt>(&row.action);
+    if (start != nullptr) parts_.admission.expect({row.job, start->attempt}, now + backoff_left(row));
   }
 }
 

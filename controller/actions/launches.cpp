@@ -390,7 +390,7 @@ void Launches::finish(const std::vector<Launch>& launches) {
   outbox_.complete(over);
   for (const auto& [row, key, request, answer, later] : launches) {
     if (!later) {
-      parts_.admission.forget(row.job);
+      parts_.admission.forget(key);
     } else {
       parts_.admission.put_off(row.job, *later);
       if (later->unsure || !is_pending) {

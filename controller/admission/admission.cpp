@@ -203,9 +203,10 @@ void Admission::look_at_machine(const std::vector<std::shared_ptr<const core::Jo
   tell_doubts();
 }
 
-void Admission::expect(core::JobId job, core::Millis due) {
+void Admission::expect(const core::AttemptKey& key, core::Millis due) {
   std::lock_guard lock(mutex_);
-  auto& start = starts_[job];
+  auto& start = starts_[key.job];
+  start.attempt = key.number;
   // The first of several starts of one attempt has the place.
   start.place = std::min(start.place, next_place_++);
   start.due = due;
@@ -239,12 +240,13 @@ void Admission::settle(core::JobId job) {
   machine_.settle(job);
 }
 
-void Admission::forget(core::JobId job) {
+void Admission::forget(const core::AttemptKey& key) {
   std::lock_guard lock(mutex_);
-  ledger_.settle(job);
-  machine_.settle(job);
-  machine_.step_back(job);
-  starts_.erase(job);
+  ledger_.settle(key.job);
+  machine_.settle(key.job);
+  machine_.step_back(key.job);
+  const auto start = starts_.find(key.job);
+  if (start != starts_.end() && start->second.attempt <= key.number) starts_.erase(start);
 }
 
 Count Admission::count(const std::string& partition, const std::string& user) {

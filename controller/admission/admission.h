@@ -73,8 +73,8 @@ class Admission {
   // Calls that tell what the store says, and what became of launches.
 
   void follow(const core::Job& job);
-  /// An attempt is to start, not before this moment of the monotonic clock.
-  void expect(core::JobId job, core::Millis due);
+  /// The attempt is to start, not before this moment of the monotonic clock.
+  void expect(const core::AttemptKey& key, core::Millis due);
   /// After a restart: the job's launch is under way, and its attempt may be there already, with this share.
   void keep_slots(const core::Job& job, const std::optional<core::MachineShare>& share);
   /// The queue of the job's attempt holds it for a person: its slots are free.
@@ -86,8 +86,9 @@ class Admission {
   void put_off(core::JobId job, const executors::LaunchLater& later);
   /// The launch is over, with an attempt or without one.
   void settle(core::JobId job);
-  /// The launch is over as for settle(), and no attempt is expected any more.
-  void forget(core::JobId job);
+  /// The launch is over as for settle(), and this attempt is not expected any more. The next one may be expected
+  /// already: an attempt that fails at once can be over before its launch is.
+  void forget(const core::AttemptKey& key);
 
   /// Jobs of this user (empty: of all, and only those that are open are counted) that go to this partition.
   Count count(const std::string& partition, const std::string& user);
@@ -109,6 +110,7 @@ class Admission {
 
  private:
   struct Start {
+    core::AttemptNumber attempt = 0;
     core::Millis due{0};  // monotonic
     MachineLedger::Place place = MachineLedger::kLast;
     std::optional<executors::MachineNeed> need;  // nullopt: not read yet

@@ -136,7 +136,7 @@ def told(musterd, jobs):
         said[f"show {job}"] = json.loads(musterd.muster("show", job, "--json"))
         said[f"spec {job}"] = musterd.muster("spec", job)
         for what in ("events", "metrics"):
-            said[f"{what} {job}"] = musterd.muster(what, job, "--json").splitlines()
+            said[f"{what} {job}"] = json.loads(musterd.muster(what, job, "--json"))
     return json.loads(json.dumps(said).replace(str(musterd.data), "@DATA@"))
 
 

@@ -30,7 +30,7 @@ class Wire(unittest.TestCase):
             job = musterd.ended(musterd.submit(f'name = "older"\nlauncher = "own"\ncommand = ["{FROZEN}", "rank"]\n'))
             shown = json.loads(musterd.muster("show", job, "--json"))
             self.assertEqual((shown["state"], len(shown["attempts"]), shown["step"]), ("succeeded", 1, 3), musterd.muster("logs", job))
-            metrics = [json.loads(line) for line in musterd.muster("metrics", job, "--json").splitlines()]
+            metrics = json.loads(musterd.muster("metrics", job, "--json"))
             self.assertEqual([round(row["loss"], 3) for row in metrics], [1.0, 0.5, 0.333])
 
     def test_this_muster_works_with_an_older_controller_and_says_what_that_does_not_know(self):

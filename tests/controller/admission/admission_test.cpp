@@ -60,7 +60,7 @@ TEST_F(AdmissionTest, TheFirstReasonInTheListHasTheWord) {
   job.held = true;
   job.after = {{7, core::DependsOn::kSucceeded, false}};
   job.reason = "its own word";
-  admission.expect(job.id, clock.monotonic() + 10s);
+  admission.expect({job.id, 1}, clock.monotonic() + 10s);
   admission.put_off(job.id, executors::LaunchLater{.why = "no room", .pause = 60s});
   EXPECT_EQ(admission.why_not(job, clock.wall())->action, "Release it when it may start: muster release 2");
   job.held = false;
@@ -80,7 +80,7 @@ TEST_F(AdmissionTest, TheFirstReasonInTheListHasTheWord) {
   clock.advance(60s);
   EXPECT_EQ(why(job), "Not started yet: no room") << "that is what happened last";
   EXPECT_FALSE(enter(job)) << "but it is tried again";
-  admission.forget(job.id);
+  admission.forget({job.id, 1});
   EXPECT_EQ(why(job), "");
 }
 
@@ -91,7 +91,7 @@ TEST_F(AdmissionTest, TheMachineHasTheWordAfterLimitsAndBeforeALaunchThatWasPutO
   auto first = submitted(), second = submitted(), third = submitted();
   for (auto* job : {&first, &second, &third}) {
     job->sweep = {};
-    here.expect(job->id, clock.monotonic());
+    here.expect({job->id, 1}, clock.monotonic());
   }
   EXPECT_FALSE(here.enter(first, {}));
   ASSERT_TRUE(here.share(first.id));
@@ -109,12 +109,25 @@ TEST_F(AdmissionTest, TheMachineHasTheWordAfterLimitsAndBeforeALaunchThatWasPutO
   EXPECT_FALSE(here.share(second.id));
 }
 
+// The runner sleeps until next_by_time(). Without it the job waited until something else happened.
+TEST_F(AdmissionTest, ALaunchThatEndsAfterItsAttemptDoesNotForgetTheNextOne) {
+  const auto job = submitted();
+  admission.expect({job.id, 1}, clock.monotonic());
+  ASSERT_FALSE(enter(job));
+  const auto due = clock.monotonic() + 1s;
+  admission.expect({job.id, 2}, due);  // attempt 1 has failed already
+  admission.forget({job.id, 1});
+  EXPECT_EQ(admission.next_by_time(clock.monotonic()), due);
+  admission.forget({job.id, 2});
+  EXPECT_EQ(admission.next_by_time(clock.monotonic()), std::nullopt);
+}
+
 // It may have been wrong when the backoff was stored.
 TEST_F(AdmissionTest, ABackoffIsOverWhateverTheMachinesClockIsSetTo) {
   auto job = submitted();
   job.state = core::JobState::kWaiting;
   job.next_attempt_at = clock.wall() + 1h;
-  admission.expect(job.id, clock.monotonic() + 5s);
+  admission.expect({job.id, 1}, clock.monotonic() + 5s);
   EXPECT_TRUE(enter(job));
   clock.advance(5s);
   EXPECT_FALSE(enter(job));
