@@ -420,7 +420,8 @@ def site(file, work):
     (root / "ann.sh").write_text("cd /tmp\n" + blocks[2])
     with mounted(root):
         command = ["unshare", "--net", "--uts", "--pid", "--fork", "--kill-child", "--mount", "sh", "-c",
-                   'hostname head; mount -t proc proc "$0/proc"; mount --rbind /sys "$0/sys"; exec chroot "$0" bash -c ". /root/cluster.sh; exec bash /root/site.sh"', root]
+                   'hostname head; mount -t proc proc "$0/proc"; mount --rbind /sys "$0/sys"; mkdir -p "$0/dev/pts"; ln -sf pts/ptmx "$0/dev/ptmx"; '
+                   'mount -t devpts -o newinstance,ptmxmode=0666 devpts "$0/dev/pts"; exec chroot "$0" bash -c ". /root/cluster.sh; exec bash /root/site.sh"', root]
         done = subprocess.run(command, env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive"},
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
     said = done.stdout + done.stderr
