@@ -175,10 +175,7 @@ void Client::authorize(grpc::ClientContext& context) {
 }
 
 void Client::refuse_old_controller(const grpc::ClientContext& context) const {
-  const auto& metadata = context.GetServerInitialMetadata();
-  const auto found = metadata.find(proto::kWireVersionKey);
-  if (found == metadata.end()) return;
-  const auto version = proto::wire_version_of({found->second.data(), found->second.size()});
+  const auto version = proto::told_wire_version(context.GetServerInitialMetadata());
   if (!version || *version >= proto::kOldestWireVersion) return;
   throw Failure(kUnreachable, "the controller at " + address() + " is too old for this muster: it speaks version " +
                                   std::to_string(*version) + " of the wire, and muster understands " +

@@ -140,9 +140,8 @@ void restore(const fs::path& data_folder, const fs::path& file) {
     const auto store = store::open_sqlite_store(data.database(), {.tell = tell});
     tell_strangers(*store);
   }
-  for (const auto* end : {"", "-wal", "-shm", ".clean"}) store::give_to_owner(data.database().string() + end);
-  for (const auto* end : {"", "-wal", "-shm", ".clean"}) {
-    store::give_to_owner(store::metrics_file_of(data.database()).string() + end);
+  for (const auto& database : {data.database(), store::metrics_file_of(data.database())}) {
+    for (const auto* end : {"", "-wal", "-shm", ".clean"}) store::give_to_owner(database.string() + end);
   }
   const auto was_at = told("data_folder");
   std::cout << "next: start musterd"

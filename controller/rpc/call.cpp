@@ -78,10 +78,7 @@ std::optional<common::Refusal> refuse_person(const service::Controller& controll
 }
 
 std::optional<common::Refusal> refuse_old(const grpc::ServerContextBase& context, int oldest) {
-  const auto& metadata = context.client_metadata();
-  const auto found = metadata.find(proto::kWireVersionKey);
-  if (found == metadata.end()) return std::nullopt;
-  const auto version = proto::wire_version_of({found->second.data(), found->second.size()});
+  const auto version = proto::told_wire_version(context.client_metadata());
   if (!version || *version >= oldest) return std::nullopt;
   return common::Refusal::wrong_state("this muster is too old for musterd: it speaks version " +
                                       std::to_string(*version) + " of the wire, and musterd understands " +

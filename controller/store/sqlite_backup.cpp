@@ -24,8 +24,8 @@ constexpr const char* kNoteKey = "backup";
 constexpr const char* kReadMeta = "SELECT value FROM meta WHERE key = ?";
 
 Error system_failure(const fs::path& file, int error) {
-  const bool is_full = error == ENOSPC || error == EDQUOT;
-  return {is_full ? Error::Kind::kFull : Error::Kind::kOther, file.string() + ": " + std::strerror(error)};
+  return {base::lacks_room(error) ? Error::Kind::kFull : Error::Kind::kOther,
+          file.string() + ": " + std::strerror(error)};
 }
 
 /// Lets only its owner read the file from its first byte on.

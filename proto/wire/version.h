@@ -27,4 +27,11 @@ inline std::optional<int> wire_version_of(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
+/// The number in gRPC's metadata of a caller or of an answer; nullopt: it tells none.
+template <typename Metadata>
+std::optional<int> told_wire_version(const Metadata& metadata) {
+  const auto found = metadata.find(kWireVersionKey);
+  return found == metadata.end() ? std::nullopt : wire_version_of({found->second.data(), found->second.size()});
+}
+
 }  // namespace proto

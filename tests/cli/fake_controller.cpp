@@ -51,11 +51,7 @@ void tell_wire_version(ServerContext& context, FakeState& state) {
   if (state.wire_version >= 0) {
     context.AddInitialMetadata(proto::kWireVersionKey, std::to_string(state.wire_version));
   }
-  const auto told = context.client_metadata().find(proto::kWireVersionKey);
-  const auto spoken = told == context.client_metadata().end()
-                          ? std::nullopt
-                          : proto::wire_version_of({told->second.data(), told->second.size()});
-  state.spoken = spoken.value_or(0);
+  state.spoken = proto::told_wire_version(context.client_metadata()).value_or(0);
 }
 
 bool allowed(const ServerContext& context) {

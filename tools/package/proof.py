@@ -409,20 +409,20 @@ def site(file, work):
     of its own. Its processes and network are its own, and end with it."""
     root = work / "root-site"
     unpack(debian("bookworm", work, "slurm-wlm", "munge", "iproute2"), root)
-    shutil.copy(file, root / "root" / file.name)
+    shutil.copy(file, root / "srv" / file.name)
     page = (ROOT / "deploy/ADMIN.md").read_text()
     blocks = re.findall(r"<!-- run by \./dev package deb.*?-->\n```bash\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     if len(blocks) != 3:
         raise SystemExit(f"package: deploy/ADMIN.md has {len(blocks)} blocks that ./dev package deb runs, want 3")
-    (root / "root/cluster.sh").write_text(CLUSTER)
-    (root / "root/site.sh").write_text("set -eux\ncd /root\n" + blocks[0] + blocks[1] + "useradd --groups muster-users ann\n"
-                                       "setpriv --reuid=ann --regid=ann --init-groups env -u HOME bash -eux /ann.sh\n")
-    (root / "ann.sh").write_text("cd /tmp\n" + blocks[2])
+    (root / "srv/cluster.sh").write_text(CLUSTER)
+    (root / "srv/site.sh").write_text("set -eux\ncd /srv\n" + blocks[0] + blocks[1] + "useradd --groups muster-users ann\n"
+                                       "setpriv --reuid=ann --regid=ann --init-groups env -u HOME bash -eux /srv/ann.sh\n")
+    (root / "srv/ann.sh").write_text("cd /tmp\n" + blocks[2])
     with mounted(root):
         command = ["unshare", "--net", "--uts", "--pid", "--fork", "--kill-child", "--mount", "sh", "-c",
                    'hostname head; mount -t proc proc "$0/proc"; mount --rbind /sys "$0/sys"; mkdir -p "$0/dev/pts"; ln -sf pts/ptmx "$0/dev/ptmx"; '
-                   'mount -t devpts -o newinstance,ptmxmode=0666 devpts "$0/dev/pts"; exec chroot "$0" bash -c ". /root/cluster.sh; exec bash /root/site.sh"', root]
-        done = subprocess.run(command, env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive"},
+                   'mount -t devpts -o newinstance,ptmxmode=0666 devpts "$0/dev/pts"; exec chroot "$0" bash -c ". /srv/cluster.sh; exec bash /srv/site.sh"', root]
+        done = subprocess.run(command, env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/srv", "DEBIAN_FRONTEND": "noninteractive"},
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
     said = done.stdout + done.stderr
     missing = [text for text in ("succeeded", "Slurm job 1", "\nhead\n") if text not in done.stdout]
