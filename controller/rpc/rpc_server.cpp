@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/idle_memory.h"
 #include "controller/common/loop.h"
 #include "controller/net/listener.h"
 #include "controller/rpc/call.h"
@@ -167,7 +168,8 @@ struct Serving {
 /// little. gRPC's own listener is not used: it closes a port for ever once the process has run out of descriptors.
 ///
 /// The servers are asleep while nobody is connected: they end kAwakeFor after the last connection, and the next one
-/// that the gate lets in finds new ones. So nobody notices but whoever counts wake-ups.
+/// that the gate lets in finds new ones. So nobody notices but whoever counts wake-ups or looks at the memory: no rank
+/// is connected that would wait for a page from disk.
 ///
 ///   awake -- no connection for kAwakeFor --> asleep -- the gate lets one in --> awake -- shutdown() --> closed
 class GrpcServer final : public Server {
@@ -251,6 +253,7 @@ class GrpcServer final : public Server {
     if (guard_of_people_.counts().open + guard_of_ranks_.counts().open > 0) last_seen_ = now;
     if (now - last_seen_ < kAwakeFor || !has_reserve()) return kSweep;
     serving_.reset();
+    base::give_back_idle_memory();
     return std::nullopt;
   }
   /// Takes the descriptors that awake() will need: gRPC ends the process where it begins without any.

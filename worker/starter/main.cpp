@@ -1,5 +1,4 @@
-// muster-worker and muster-infer of the wheel: becomes the build of itself for the LibTorch of the package torch beside
-// it.
+// muster-worker and muster-infer as they are installed: becomes the build of itself for the LibTorch beside it.
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,7 +23,7 @@ int main(int, char** argv) {
     starter::lend_library_path(build.libraries);
     ::execv(build.program.c_str(), argv);
     why = "cannot start " + build.program.native() + ": " + std::strerror(errno) +
-          "; run pip install --force-reinstall --no-deps muster-hpc-worker";
+          "; install the package of the worker again";
   } catch (const base::UsageError& error) {
     why = error.what();
   }

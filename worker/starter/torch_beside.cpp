@@ -109,7 +109,7 @@ std::string assigned(const fs::path& file, std::string_view name) {
   return {};
 }
 
-/// The versions of torch that the wheel has builds for, in ascending order.
+/// The versions of torch that have builds, in ascending order.
 std::vector<Numbers> versions_below(const fs::path& package) {
   std::vector<Numbers> versions;
   std::error_code error;
@@ -135,24 +135,27 @@ std::string list_of(const std::vector<fs::path>& places) {
   return text;
 }
 
-std::string install(const std::vector<Numbers>& versions) {
-  return "run pip install 'torch==" + text_of(versions.back()) + ".*' in the same environment";
+/// The remedy for a torch that does not fit. `site`: the first folder in which torch is looked for.
+std::string install(const std::vector<Numbers>& versions, const fs::path& site) {
+  const bool is_pythons = site.parent_path().filename().native().starts_with("python3");
+  return "run pip install " + (is_pythons ? "" : "--target " + site.native() + " ") +
+         "'torch==" + text_of(versions.back()) + ".*'" + (is_pythons ? " in the same environment" : "");
 }
 
-/// The build for this torch.
+/// The build for this torch. `remedy`: install()'s words.
 Build build_for(const fs::path& torch, const fs::path& package, const std::vector<Numbers>& versions,
-                const std::string& name) {
+                const std::string& name, const std::string& remedy) {
   const auto version = assigned(torch / "version.py", "__version__");
   const auto numbers = numbers_of(version);
   const auto found = "torch " + version + " in " + torch.parent_path().native();
   if (!numbers || std::ranges::find(versions, *numbers) == versions.end()) {
     throw base::UsageError(found + " does not fit: this " + name + " has builds for torch " + list_of(versions) + "; " +
-                           install(versions));
+                           remedy);
   }
   Build build{.libraries = (torch / "lib").native()};
   std::error_code error;
   if (!fs::exists(torch / "lib/libtorch_cpu.so", error)) {
-    throw base::UsageError(found + " has no lib/libtorch_cpu.so, which the torch of pip has; " + install(versions));
+    throw base::UsageError(found + " has no lib/libtorch_cpu.so, which the torch of pip has; " + remedy);
   }
   // LibTorch's libraries for CUDA have the major version of CUDA in what they ask for.
   const auto cuda = numbers_of(assigned(torch / "version.py", "cuda"));
@@ -169,8 +172,11 @@ Build build_for(const fs::path& torch, const fs::path& package, const std::vecto
 Build find_build(const fs::path& program, const fs::path& home) {
   const auto name = program.filename().native();
   const auto prefix = program.parent_path().parent_path();
-  auto places = sites_below(prefix);
-  places.push_back(prefix);
+  // Packages of systems and archives bring builds with a LibTorch, which a torch of the admin's replaces.
+  const auto own = prefix / "lib/muster", of_admin = prefix / "local/lib/muster";
+  const bool is_packaged = !versions_below(own / kPackage).empty();
+  auto places = is_packaged ? std::vector{own} : sites_below(prefix);
+  if (!is_packaged) places.push_back(prefix);
   std::error_code error;
   std::vector<fs::path> looked;
   std::vector<Numbers> versions;
@@ -179,8 +185,10 @@ Build find_build(const fs::path& program, const fs::path& home) {
     const auto has = versions_below(package);
     if (has.empty()) continue;
     versions = has;
-    for (const auto& seen : sites_seen_from(site, prefix, home)) {
-      if (fs::exists(seen / "torch/version.py", error)) return build_for(seen / "torch", package, versions, name);
+    const auto sites = is_packaged ? std::vector{of_admin, own} : sites_seen_from(site, prefix, home);
+    for (const auto& seen : sites) {
+      if (fs::exists(seen / "torch/version.py", error))
+        return build_for(seen / "torch", package, versions, name, install(versions, sites.front()));
       looked.push_back(seen);
     }
   }
@@ -189,7 +197,7 @@ Build find_build(const fs::path& program, const fs::path& home) {
                            ", where the builds of this program belong; run pip install --force-reinstall "
                            "--no-deps muster-hpc-worker");
   }
-  throw base::UsageError("there is no torch in " + list_of(looked) + "; " + install(versions));
+  throw base::UsageError("there is no torch in " + list_of(looked) + "; " + install(versions, looked.front()));
 }
 
 }  // namespace starter

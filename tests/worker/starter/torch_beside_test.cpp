@@ -118,6 +118,26 @@ TEST(Starter, BelongsToThePackagesOfItsOwnPlaceAlone) {
   EXPECT_THROW(find_build(target / "bin/muster-worker", its.home), base::UsageError);
 }
 
+TEST(Starter, OfAPackageTakesTheLibTorchOfThePackageWithoutATorchOfTheAdmin) {
+  const Environment its;  // of the same prefix, for a program of pip in another folder bin
+  its.add_torch(its.site, "2.11.0");
+  const auto own = its.prefix / "lib/muster", of_admin = its.prefix / "local/lib/muster";
+  its.add_builds(own);
+  its.add_torch(own, "2.15.0");
+  EXPECT_EQ(its.find().program, own / "muster_hpc_worker/2.15/cpu/muster-worker");
+  EXPECT_EQ(its.find().libraries, own / "torch/lib");
+  its.add_torch(of_admin, "2.11.0", "'13.0'");
+  EXPECT_EQ(its.find().program, own / "muster_hpc_worker/2.11/cuda13/muster-worker");
+  EXPECT_EQ(its.find().libraries, (of_admin / "torch/lib").native() + ":" + (of_admin / "nvidia/cu13/lib").native());
+  its.add_torch(of_admin, "2.8.0");
+  EXPECT_EQ(its.refused(), "torch 2.8.0 in " + of_admin.native() +
+                               " does not fit: this muster-worker has builds for torch 2.9, 2.11 and 2.15; run pip "
+                               "install --target " +
+                               of_admin.native() + " 'torch==2.15.*'");
+  for (const auto& site : {own, of_admin}) fs::remove_all(site / "torch");
+  EXPECT_THAT(its.refused(), HasSubstr("there is no torch in " + of_admin.native() + ", " + own.native() + ";"));
+}
+
 TEST(Starter, TakesThePythonThatHasTheWheelAmongSeveral) {
   const Environment its;
   its.add_torch(its.prefix / "lib/python3.99/site-packages", "2.15.0");
