@@ -29,8 +29,8 @@ class PeerMemory {
   /// kByte [bytes] of unknown values, on a page's border. What all-gathers and reduce-scatters send from here must stay
   /// untouched after their wait() too, until await_readers() has returned.
   virtual at::Tensor allocate(std::int64_t bytes) = 0;
-  /// Returns once no peer reads `memory`, which allocate() has returned. Throws c10::Error naming the peer after the
-  /// mesh's timeout.
+  /// Returns once no peer reads `memory`, which is of allocate(), whole or a part. Throws c10::Error naming the peer
+  /// after the mesh's timeout.
   virtual void await_readers(const at::Tensor& memory) = 0;
 };
 

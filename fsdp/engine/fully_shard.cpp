@@ -24,6 +24,10 @@ ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> root, DeviceMesh& 
 
 ShardedModel::~ShardedModel() = default;
 
+std::string ShardedModel::prefix_of(const torch::nn::Module& module) const {
+  return &module == root_.get() ? "" : path_of(module) + ".";
+}
+
 std::string ShardedModel::path_of(const torch::nn::Module& module) const {
   if (&module == root_.get()) return "root";
   for (const auto& item : root_->named_modules())
@@ -37,23 +41,32 @@ void ShardedModel::collect_parameters(const torch::nn::Module& module, const std
   std::unordered_map<const void*, std::vector<std::string>> names;  // in the whole model
   for (const auto& [name, tensor] : parameter_names(*root_)) names[identity(tensor)].push_back(name);
 
-  std::unordered_map<const void*, std::string> owners;
-  for (const auto& other : units_)
-    for (const at::Tensor& tensor : other->parameters_) owners[identity(tensor)] = other->name();
+  struct Owner {
+    std::string unit;
+    std::vector<std::string> prefixes;  // of the unit's modules
+  };
+  std::unordered_map<const void*, Owner> owners;
+  for (std::size_t i = 0; i < units_.size(); ++i)
+    for (const at::Tensor& tensor : units_[i]->parameters_)
+      owners[identity(tensor)] = {units_[i]->name(), prefixes_[i]};
 
-  const std::string prefix = unit == "root" ? "" : unit + ".";
+  for (const at::Tensor& tensor : tensors) owners[identity(tensor)] = {unit, {}};  // of a module before
+  const std::string prefix = prefix_of(module);
   for (const auto& [name, tensor] : parameter_names(module, prefix)) {
     const auto owner = owners.find(identity(tensor));
     if (owner != owners.end()) {
-      const bool nested = name.rfind(owner->second + ".", 0) == 0 && owner->second.rfind(prefix, 0) == 0;
-      TORCH_CHECK(nested || owner->second == unit, "fully_shard: parameter ", name, " of unit ", unit,
-                  " belongs to unit ", owner->second, " already, as ", names[identity(tensor)].front(),
+      const auto& prefixes = owner->second.prefixes;
+      const bool nested = std::any_of(prefixes.begin(), prefixes.end(), [&, name = name](const std::string& inner) {
+        return name.starts_with(inner) && inner.starts_with(prefix);
+      });
+      TORCH_CHECK(nested || owner->second.unit == unit, "fully_shard: parameter ", name, " of unit ", unit,
+                  " belongs to unit ", owner->second.unit, " already, as ", names[identity(tensor)].front(),
                   "; tied parameters must lie in one unit, and children are sharded before their parents");
       continue;
     }
     const auto type = tensor.scalar_type();
     TORCH_CHECK(is_format(type), "fully_shard: parameter ", name, " is ", type, "; want float32, bfloat16 or float16");
-    owners[identity(tensor)] = unit;
+    owners[identity(tensor)] = {unit, {}};
     const auto& own_names = names[identity(tensor)];
     infos.push_back(
         {own_names.front(), {own_names.begin() + 1, own_names.end()}, tensor.sizes().vec(), tensor.numel(), 0, 0});
@@ -61,8 +74,15 @@ void ShardedModel::collect_parameters(const torch::nn::Module& module, const std
   }
 }
 
+void ShardedModel::check_buffers(const torch::nn::Module& module, const std::string& unit) const {
+  for (const auto& buffer : module.named_buffers())
+    TORCH_CHECK(!buffer.value().is_meta(), "fully_shard: buffer ", buffer.key(), " of unit ", unit,
+                " is on the meta device and would never get values; make it with a device, such as at::kCPU");
+}
+
 std::shared_ptr<Unit> ShardedModel::fully_shard(const std::shared_ptr<torch::nn::Module>& module,
-                                                const ShardOptions& options) {
+                                                const ShardOptions& options,
+                                                const std::vector<std::shared_ptr<torch::nn::Module>>& with) {
   TORCH_CHECK(module, "fully_shard: no module");
   const std::string name = path_of(*module);
   for (const auto& unit : units_) TORCH_CHECK(unit->name() != name, "fully_shard: ", name, " is a unit already");
@@ -70,10 +90,12 @@ std::shared_ptr<Unit> ShardedModel::fully_shard(const std::shared_ptr<torch::nn:
               " has another offload than unit ", units_.front()->name(), "; give all units of a model the same");
   std::vector<ParameterInfo> infos;
   std::vector<at::Tensor> tensors;
-  collect_parameters(*module, name, infos, tensors);
-  for (const auto& buffer : module->named_buffers())
-    TORCH_CHECK(!buffer.value().is_meta(), "fully_shard: buffer ", buffer.key(), " of unit ", name,
-                " is on the meta device and would never get values; make it with a device, such as at::kCPU");
+  std::vector<torch::nn::Module*> modules{module.get()};
+  for (const auto& other : with) modules.push_back(other.get());
+  for (const torch::nn::Module* each : modules) {
+    collect_parameters(*each, name, infos, tensors);
+    check_buffers(*each, name);
+  }
   if (options.sync_module_states) {
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < tensors.size(); ++i)
@@ -84,12 +106,15 @@ std::shared_ptr<Unit> ShardedModel::fully_shard(const std::shared_ptr<torch::nn:
       if (mesh_.replicate() != nullptr) mesh_.replicate()->broadcast(data);
     };
     for (const at::Tensor& tensor : tensors) from_rank_zero(tensor.detach());
-    for (const at::Tensor& buffer : module->buffers()) from_rank_zero(buffer.detach());
+    for (const torch::nn::Module* each : modules)
+      for (const at::Tensor& buffer : each->buffers()) from_rank_zero(buffer.detach());
   }
-  cast_buffers(*module, name, options.precision.buffer_dtype);
+  for (const torch::nn::Module* each : modules) cast_buffers(*each, name, options.precision.buffer_dtype);
   if (options.reshard_to_ranks != 0 && options.reshard_after_forward)
     schedule_->add_shard_group(mesh_.shard_group(options.reshard_to_ranks));
   units_.push_back(std::make_shared<Unit>(name, std::move(infos), std::move(tensors), schedule_, options));
+  prefixes_.emplace_back();
+  for (const torch::nn::Module* each : modules) prefixes_.back().push_back(prefix_of(*each));
   return units_.back();
 }
 
@@ -97,10 +122,11 @@ void ShardedModel::cast_buffers(const torch::nn::Module& module, const std::stri
                                 std::optional<at::ScalarType> dtype) const {
   if (!dtype) return;
   TORCH_CHECK(is_format(*dtype), "unit ", unit, ": buffer_dtype must be float32, bfloat16 or float16, got ", *dtype);
-  const std::string prefix = unit == "root" ? "" : unit + ".";
+  const std::string prefix = prefix_of(module);
   const auto is_of_earlier_unit = [this](const std::string& buffer) {
-    return std::any_of(units_.begin(), units_.end(),
-                       [&](const auto& earlier) { return buffer.starts_with(earlier->name() + "."); });
+    return std::any_of(prefixes_.begin(), prefixes_.end(), [&](const auto& earlier) {
+      return std::any_of(earlier.begin(), earlier.end(), [&](const auto& inner) { return buffer.starts_with(inner); });
+    });
   };
   const at::NoGradGuard no_grad;
   for (const auto& item : module.named_buffers()) {
@@ -240,7 +266,7 @@ void ShardedModel::keep_pool_memory(bool keeps) {
 
 void ShardedModel::changed_by_current_stream() {
   for (const auto& unit : units_) unit->shard_changed();
-  for (BufferPool* pool : pools()) pool->mark_free_slots();
+  for (BufferPool* pool : pools()) pool->mark_free();
 }
 
 MemoryUse ShardedModel::memory() const {

@@ -56,13 +56,15 @@ class ShardedModel {
 
   /// Makes one unit from `module`'s parameters, and keeps this rank's shard of them alone. Parameters may lie on the
   /// meta device (see initialize.h); they get values later. Parameters of earlier units are left out, so shard
-  /// children before their parents. `module` must be the root or lie in it. A module without remaining parameters gives
-  /// an empty unit, which communicates nothing. Collective when options.sync_module_states, and when the unit is the
-  /// first with this options.reshard_to_ranks. Throws c10::Error when `module` is outside of the root, when a parameter
-  /// is not fp32, bf16 or fp16, when `options.offload` is not that of earlier units, when a tied parameter already
-  /// belongs to an earlier unit (the text names both), when a buffer is on the meta device, or for groups that
-  /// DeviceMesh::shard_group() refuses.
-  std::shared_ptr<Unit> fully_shard(const std::shared_ptr<torch::nn::Module>& module, const ShardOptions& options = {});
+  /// children before their parents. `module` must be the root or lie in it. So must the modules of `with`, whose
+  /// parameters join the unit, because its run() uses them, too, as with a list of modules in PyTorch's FSDP2. A module
+  /// without remaining parameters gives an empty unit, which communicates nothing. Collective when
+  /// options.sync_module_states, and when the unit is the first with this options.reshard_to_ranks. Throws c10::Error
+  /// when `module` is outside of the root, when a parameter is not fp32, bf16 or fp16, when `options.offload` is not
+  /// that of earlier units, when a tied parameter already belongs to an earlier unit (the text names both), when a
+  /// buffer is on the meta device, or for groups that DeviceMesh::shard_group() refuses.
+  std::shared_ptr<Unit> fully_shard(const std::shared_ptr<torch::nn::Module>& module, const ShardOptions& options = {},
+                                    const std::vector<std::shared_ptr<torch::nn::Module>>& with = {});
 
   const std::vector<std::shared_ptr<Unit>>& units() const { return units_; }
   /// In the order of units and segments. Valid until requires_grad changes.
@@ -126,8 +128,11 @@ class ShardedModel {
 
  private:
   std::string path_of(const torch::nn::Module& module) const;
+  /// The beginning of the names of the module's parameters.
+  std::string prefix_of(const torch::nn::Module& module) const;
   void collect_parameters(const torch::nn::Module& module, const std::string& unit, std::vector<ParameterInfo>& infos,
                           std::vector<at::Tensor>& tensors) const;
+  void check_buffers(const torch::nn::Module& module, const std::string& unit) const;
   void cast_buffers(const torch::nn::Module& module, const std::string& unit,
                     std::optional<at::ScalarType> dtype) const;
   std::map<std::string, at::Tensor> gather_full(bool rank_zero_only, bool gradients);
@@ -137,6 +142,7 @@ class ShardedModel {
   DeviceMesh& mesh_;
   std::shared_ptr<Schedule> schedule_;
   std::vector<std::shared_ptr<Unit>> units_;
+  std::vector<std::vector<std::string>> prefixes_;  // by unit: how the names of its modules' parameters begin
 };
 
 }  // namespace fsdp

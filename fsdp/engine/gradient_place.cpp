@@ -53,11 +53,12 @@ bool bring_gradients(const at::Tensor& parameter, std::shared_ptr<GradientPlace>
   return true;
 }
 
-std::optional<at::Tensor> place_of_gradient(const at::Tensor& parameter) {
+std::optional<at::Tensor> place_of_gradient(const at::Tensor& parameter, bool any_dtype) {
   const BringGradient* hook = hook_of(parameter);
   if (hook == nullptr) return std::nullopt;
   GradientPlace& place = *hook->place();
   if (!place.is_fresh || place.is_filled) return at::Tensor();
+  if (!any_dtype && place.view.scalar_type() != parameter.scalar_type()) return at::Tensor();
   place.is_filled = true;
   return place.view;
 }

@@ -15,9 +15,10 @@ namespace fsdp {
 
 /// The memory for the first gradient of `parameter`, of its shape and of the unit's reduce dtype, with unknown values.
 /// The caller must write all of it in this backward and then set it as parameter.mutable_grad(). An undefined tensor:
-/// the parameter waits for no first gradient now. Null: the engine does not look after this parameter's gradient.
-/// Not thread-safe; call it in the parameter's own backward.
-std::optional<at::Tensor> place_of_gradient(const at::Tensor& parameter);
+/// the parameter waits for no first gradient now, or, without `any_dtype`, the memory is of another dtype than the
+/// parameter. Null: the engine does not look after this parameter's gradient. Not thread-safe; call it in the
+/// parameter's own backward.
+std::optional<at::Tensor> place_of_gradient(const at::Tensor& parameter, bool any_dtype = false);
 
 /// Where a parameter's gradient belongs: see [Note: first gradients].
 struct GradientPlace {

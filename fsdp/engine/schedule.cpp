@@ -104,7 +104,8 @@ Schedule::Run::~Run() {
 }
 
 void Schedule::remove(Unit& unit) {
-  for (auto* units : {&units_, &order_, &recording_, &ended_, &ahead_, &backward_order_, &entered_})
+  units_changed();
+  for (auto* units : {&units_, &order_.units, &recording_, &ended_, &ahead_, &backward_order_.units, &entered_})
     units->erase(std::remove(units->begin(), units->end(), &unit), units->end());
   for (Unit** reduced : {&reducing_, &adding_replicas_})
     if (*reduced == &unit) *reduced = nullptr;
@@ -115,10 +116,47 @@ Communicator* Schedule::shard_group(int ranks) const {
   return group == shard_groups_.end() ? nullptr : group->second.get();
 }
 
-std::vector<Unit*> Schedule::following(const std::vector<Unit*>& order, const Unit& unit, int depth) const {
-  const auto self = std::find(order.begin(), order.end(), &unit);
-  if (self == order.end()) return {};
-  const auto count = std::min<std::ptrdiff_t>(depth, order.end() - self - 1);
+// [Note: how large the pools are] Units run in the order in which they were made, or nearly so. One unit is gathered
+// while those run that are at most `prefetch_depth` before it, so the pool has room for the largest such row. Gradients
+// of a unit are laid while those of the unit before are reduced. Room for every two such units would be room for the
+// two largest ones, which are often embedding and head. So there is room for the two units in the middle of all such
+// pairs, by size, and for the largest unit alone: another pair takes turns, which lay_gradients() sees to. What is in
+// use beside that, such as gradients of passes without synchronisation, makes regions of its own.
+void Schedule::size_pools() {
+  if (std::exchange(sized_, true)) return;
+  std::vector<const Unit*> gathered, reduced;
+  for (const Unit* unit : units_) {
+    if (unit->gathered_pool_ == gathered_ && unit->gathered_buffer_bytes() > 0) gathered.push_back(unit);
+    if (unit->gradient_pool_ == gradients_ && unit->gradient_buffer_bytes() > 0) reduced.push_back(unit);
+  }
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < gathered.size(); ++i) {
+    const ShardOptions& options = gathered[i]->options();
+    const auto depth = static_cast<std::size_t>(
+        std::max(options.prefetch_depth, options.backward_prefetch_depth.value_or(options.prefetch_depth)));
+    std::int64_t ahead = 0, behind = 0;
+    for (std::size_t k = i; k < gathered.size() && k <= i + depth; ++k) ahead += gathered[k]->gathered_buffer_bytes();
+    for (std::size_t k = i + 1; k-- > (i > depth ? i - depth : 0);) behind += gathered[k]->gathered_buffer_bytes();
+    row = std::max({row, ahead, behind});
+  }
+  gathered_->reserve(row);
+  std::int64_t largest = 0;
+  std::vector<std::int64_t> pairs;
+  for (std::size_t i = 0; i < reduced.size(); ++i) {
+    largest = std::max(largest, reduced[i]->gradient_buffer_bytes());
+    if (i > 0 && !reduced[i]->options().tight)
+      pairs.push_back(reduced[i - 1]->gradient_buffer_bytes() + reduced[i]->gradient_buffer_bytes());
+  }
+  std::ranges::sort(pairs);
+  gradients_->reserve(pairs.empty() ? largest : std::max(largest, pairs[pairs.size() / 2]));
+}
+
+std::vector<Unit*> Schedule::Order::following(const Unit& unit, int depth) {
+  auto self = std::find(units.begin() + static_cast<std::ptrdiff_t>(reached), units.end(), &unit);
+  if (self == units.end()) self = std::find(units.begin(), units.end(), &unit);
+  if (self == units.end()) return {};
+  reached = static_cast<std::size_t>(self - units.begin()) + 1;
+  const auto count = std::min<std::ptrdiff_t>(depth, units.end() - self - 1);
   return {self + 1, self + 1 + std::max<std::ptrdiff_t>(count, 0)};
 }
 
@@ -133,21 +171,20 @@ std::vector<Unit*> Schedule::enter_forward(Unit& unit) {
   if (in_backward_now()) return {};  // a recompute is no new iteration
   const bool known = contains(recording_, &unit);
   if (known && depth_ == 1) {
-    order_ = std::move(recording_);
+    order_ = {std::move(recording_)};
     recording_ = {&unit};
-  } else if (!known) {
+  } else if (!known || unit.options().reduce_each_run) {
     recording_.push_back(&unit);
   }
   const int depth = unit.options().prefetch_depth;
-  std::vector<Unit*> next = unit.forward_prefetch_ ? *unit.forward_prefetch_ : following(order_, unit, depth);
+  std::vector<Unit*> next = unit.forward_prefetch_ ? *unit.forward_prefetch_ : order_.following(unit, depth);
   gather_only(unit, next);
   return next;
 }
 
 void Schedule::leave_forward(Unit& unit, bool recorded) {
   if (!recorded || in_backward_now()) return;
-  const auto before = std::find(ended_.begin(), ended_.end(), &unit);
-  if (before != ended_.end()) ended_.erase(before);
+  if (!unit.options().reduce_each_run) std::erase(ended_, &unit);
   ended_.push_back(&unit);
 }
 
@@ -155,15 +192,17 @@ std::vector<Unit*> Schedule::enter_backward(Unit& unit) {
   check_whole("backward");
   if (backward_.expired()) {
     entered_.clear();
-    backward_order_.assign(ended_.rbegin(), ended_.rend());
+    backward_order_ = {{ended_.rbegin(), ended_.rend()}};
     const auto backward = std::make_shared<Backward>(shared_from_this());
     backward_ = backward;
     torch::autograd::Engine::get_default_engine().queue_callback([backward] { backward->end(); });
   }
   if (!contains(entered_, &unit)) entered_.push_back(&unit);
+  // Such a root enters after the unit whose output it returns, and would free what that one has gathered ahead.
+  if (unit.segments().empty()) return {};
   const int depth = unit.options().backward_prefetch_depth.value_or(unit.options().prefetch_depth);
-  std::vector<Unit*> next =
-      unit.backward_prefetch_ ? *unit.backward_prefetch_ : following(backward_order_, unit, depth);
+  std::vector<Unit*> next = unit.backward_prefetch_ ? *unit.backward_prefetch_ : backward_order_.following(unit, depth);
+  std::erase_if(next, [](const Unit* other) { return !other->options().backward_reads_parameters; });
   gather_only(unit, next);
   return next;
 }

@@ -20,8 +20,8 @@ namespace fsdp {
 /// The stream that gathers start on. Without it a gather that was started ahead would begin only after all computation
 /// that was queued before. On a device without streams everything happens at once.
 ///
-/// A gather reads shards and writes into slots. So its stream waits for the last change of the shards, and for the slot
-/// that it takes; see [Note: slots on a device with streams]. The computation waits for the gather.
+/// A gather reads shards and writes into a buffer. So its stream waits for the last change of the shards, and for the
+/// memory that it takes; see [Note: memory on a device with streams]. The computation waits for the gather.
 class GatherStream {
  public:
   explicit GatherStream(at::Device device);
@@ -122,7 +122,10 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   void add_shard_group(std::shared_ptr<Communicator> group) { shard_groups_[group->world_size()] = std::move(group); }
   /// The group of so many ranks that add_shard_group() has got; null: there is none.
   Communicator* shard_group(int ranks) const;
-  void add(Unit& unit) { units_.push_back(&unit); }
+  void add(Unit& unit) {
+    units_.push_back(&unit);
+    units_changed();
+  }
   void remove(Unit& unit);
 
   bool gradient_sync() const { return gradient_sync_; }
@@ -156,6 +159,12 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   /// call that needs them.
   void check_whole(const char* what) const;
   Participation& participation() { return participation_; }
+
+  /// The sizes of units' buffers have changed.
+  void units_changed() { sized_ = false; }
+  /// Reserves the memory of the pools for units that come and go, once after each change of the units. Call it before
+  /// taking a buffer. See [Note: how large the pools are].
+  void size_pools();
 
   /// Buffers of units that come and go. Units that stay gathered from forward to backward have pools of their own.
   const std::shared_ptr<BufferPool>& gathered_pool() const { return gathered_; }
@@ -195,7 +204,13 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   void exchange_participation();
   void abandon_backward();
   void abandon_forward();
-  std::vector<Unit*> following(const std::vector<Unit*>& order, const Unit& unit, int depth) const;
+  /// Units in the order in which they run or ran, and the place that this iteration has reached.
+  struct Order {
+    std::vector<Unit*> units;
+    std::size_t reached = 0;
+    /// Goes to the next run of `unit`, and returns the units of the `depth` runs after it.
+    std::vector<Unit*> following(const Unit& unit, int depth);
+  };
   void gather_only(const Unit& unit, const std::vector<Unit*>& next);
 
   DeviceMesh::Shared ranks_;
@@ -207,11 +222,13 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   bool gradient_sync_ = true;
 
   int depth_ = 0;
-  std::vector<Unit*> order_;      // forward order of the last iteration, each unit once
+  bool sized_ = false;
+  // Each unit once, but for those that reduce each run.
+  Order order_;                   // forward order of the last iteration
   std::vector<Unit*> recording_;  // forward order of this iteration
-  std::vector<Unit*> ended_;      // units in the order their forwards ended in this iteration, each once
+  std::vector<Unit*> ended_;      // units in the order their forwards ended in this iteration
   std::vector<Unit*> ahead_;      // units that were to be gathered ahead last
-  std::vector<Unit*> backward_order_;
+  Order backward_order_;
   std::vector<Unit*> entered_;  // units that the current backward has reached
   std::weak_ptr<Backward> backward_;
   bool failed_ = false;

@@ -8,6 +8,15 @@
 #include "fsdp/engine/schedule.h"
 
 namespace fsdp {
+namespace {
+
+/// Bytes of a segment's part of a buffer, which begins on a cache line.
+std::int64_t aligned(std::int64_t bytes) {
+  constexpr std::int64_t kCacheLine = 64;
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
+
+}  // namespace
 
 /// A whole parameter on its way into a segment, with the states that belong to it.
 struct Unit::Whole {
@@ -23,11 +32,11 @@ Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::T
       parameters_(std::move(parameters)),
       schedule_(std::move(schedule)),
       options_(options) {
-  // A unit that stays gathered from forward to backward would take a slot from those that come and go.
+  // A unit that stays gathered while others run would take the memory of those that come and go.
   const auto own_pool = [](const Communicator& of) {
     return std::make_shared<BufferPool>(of.device(), of.peer_memory());
   };
-  const bool stays = !options_.reshard_after_forward;
+  const bool stays = !options_.reshard_after_forward && !options_.runs_last;
   const bool keeps = stays || !options_.reshard_after_backward;
   gathered_pool_ = keeps ? own_pool(schedule_->communicator()) : schedule_->gathered_pool();
   gradient_pool_ = stays ? own_pool(schedule_->reduce()) : schedule_->gradient_pool();
@@ -102,6 +111,7 @@ void Unit::make_segments(const std::vector<Whole>& values) {
   }
   state_ = resident ? State::kUnsharded : State::kSharded;
   schedule_->gather_stream().mark(values_ready_);
+  schedule_->units_changed();
 }
 
 std::vector<Unit::Whole> Unit::gather_values() {
@@ -186,9 +196,11 @@ void Unit::drop_part() {
   has_part_ = false;
 }
 
-void Unit::gather_with(const std::vector<Unit*>& next) {
-  unshard();
-  wait_unsharded();
+void Unit::gather_with(const std::vector<Unit*>& next, bool itself) {
+  if (itself) {
+    unshard();
+    wait_unsharded();
+  }
   for (Unit* unit : next) {
     if (unit->state_ != State::kSharded) continue;
     unit->unshard();
@@ -199,31 +211,43 @@ void Unit::gather_with(const std::vector<Unit*>& next) {
 void Unit::lay_gradients() {
   // One backward may enter the unit twice. Autograd must not add to a buffer that is being sent.
   finish_reduce();
-  if (options_.tight) schedule_->finish_reductions();
+  schedule_->size_pools();
+  const auto wanted = [](const Segment& s) { return s.key().trainable && !s.has_gradients_ ? s.gradient_bytes() : 0; };
+  // The reduction before this one has the memory, where the two together would take more than two usual units.
+  if (options_.tight || !gradient_pool_->has_room(buffer_bytes(wanted))) schedule_->finish_reductions();
   const at::NoGradGuard no_grad;
   const std::int64_t before = gradient_bytes_now();
-  const auto wanted = [](const Segment& s) { return s.key().trainable && !s.has_gradients_ ? s.gradient_bytes() : 0; };
   std::vector<c10::DataPtr> memory = take(*gradient_pool_, wanted);
   for (std::size_t i = 0; i < segments_.size(); ++i)
     if (segments_[i]->key().trainable) segments_[i]->lay_gradients(std::move(memory[i]));
   schedule_->count_unreduced(gradient_bytes_now() - before);
 }
 
-/// One slot, divided among the segments. Segments that want 0 bytes get no memory.
-std::vector<c10::DataPtr> Unit::take(BufferPool& pool,
-                                     const std::function<std::int64_t(const Segment&)>& wanted) const {
-  constexpr std::int64_t kCacheLine = 64;
-  std::vector<std::int64_t> begin;
-  std::int64_t bytes = 0;
-  for (const auto& segment : segments_) {
-    begin.push_back(bytes);
-    bytes += (wanted(*segment) + kCacheLine - 1) / kCacheLine * kCacheLine;
-  }
+std::int64_t Unit::buffer_bytes(const Wanted& wanted) const {
+  return sum([&](const Segment& segment) { return aligned(wanted(segment)); });
+}
+
+std::int64_t Unit::gathered_buffer_bytes() const {
+  return buffer_bytes([](const Segment& s) { return s.shard_is_parameter() ? 0 : s.unsharded_bytes(); });
+}
+
+std::int64_t Unit::gradient_buffer_bytes() const {
+  return buffer_bytes(
+      [](const Segment& s) { return s.key().trainable && !s.gradient_shard_is_buffer() ? s.gradient_bytes() : 0; });
+}
+
+/// One buffer, divided among the segments. Segments that want 0 bytes get no memory.
+std::vector<c10::DataPtr> Unit::take(BufferPool& pool, const Wanted& wanted) const {
   std::vector<c10::DataPtr> memory(segments_.size());
+  const std::int64_t bytes = buffer_bytes(wanted);
   if (bytes == 0) return memory;
   const auto lease = pool.take(bytes);
-  for (std::size_t i = 0; i < segments_.size(); ++i)
-    if (wanted(*segments_[i]) > 0) memory[i] = lease->part(begin[i]);
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const std::int64_t own = wanted(*segments_[i]);
+    if (own > 0) memory[i] = lease->part(begin);
+    begin += aligned(own);
+  }
   return memory;
 }
 
@@ -317,6 +341,7 @@ void Unit::set_backward_prefetch(std::vector<std::shared_ptr<Unit>> units) {
 void Unit::unshard() {
   if (state_ != State::kSharded) return;
   const at::NoGradGuard no_grad;
+  schedule_->size_pools();
   schedule_->gather_stream().run(values_ready_, [this] {
     const auto wanted = [](const Segment& s) { return s.shard_is_parameter() ? 0 : s.unsharded_bytes(); };
     std::vector<c10::DataPtr> memory = take(*gathered_pool_, wanted);

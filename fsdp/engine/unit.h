@@ -23,6 +23,17 @@ struct ShardOptions {
   /// Frees the gathered parameters after forward and gathers them again for backward. This needs the least memory and
   /// makes 1.5x the traffic. Set it to false for the root unit, because backward needs the root's parameters first.
   bool reshard_after_forward = true;
+  /// The unit runs last in forward, so backward begins with it, as a model's head. Where reshard_after_forward is
+  /// false, it then lies in the memory of the units that come and go, and not in memory of its own: no other unit is
+  /// gathered in between but the one before it.
+  bool runs_last = false;
+  /// False for a unit whose backward reads no parameter, as that of an embedding: backward does not gather it. A
+  /// backward that reads one all the same is a c10::Error.
+  bool backward_reads_parameters = true;
+  /// Each run of the unit in one forward has a backward of its own: the unit reduces its gradients after each, and is
+  /// freed in between. So tied embeddings, which run first and last, take no memory during the other units' backward.
+  /// The runs' gradients are reduced one by one and then added, so sums are rounded otherwise.
+  bool reduce_each_run = false;
   /// Between 1 and the number of ranks that parameters are sharded over, and a divisor of it: after forward each rank
   /// keeps a part of the gathered parameters, so that groups of this many neighbours have all of them. Backward then
   /// gathers within the group, which is fast where a group is a node. This costs 1 / reshard_to_ranks of the gathered
@@ -185,7 +196,8 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void note_versions(bool resident_only);
   void check_unchanged(bool resident_too) const;
   void free_gathered();
-  void gather_with(const std::vector<Unit*>& next);
+  /// Gathers the unit, unless told otherwise, and starts the gathers of those that come next.
+  void gather_with(const std::vector<Unit*>& next, bool itself = true);
   void check_outputs(const std::vector<at::Tensor>& outputs) const;
   void await_runs(const RecordedRun& reached);
   void release();
@@ -198,7 +210,12 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void reduce_left_over();
   void end_backward();
   bool has_unreduced() const;
-  std::vector<c10::DataPtr> take(BufferPool& pool, const std::function<std::int64_t(const Segment&)>& wanted) const;
+  using Wanted = std::function<std::int64_t(const Segment&)>;
+  /// The size of one buffer for all segments: that of gathered parameters, and that of gradients.
+  std::int64_t buffer_bytes(const Wanted& wanted) const;
+  std::int64_t gathered_buffer_bytes() const;
+  std::int64_t gradient_buffer_bytes() const;
+  std::vector<c10::DataPtr> take(BufferPool& pool, const Wanted& wanted) const;
   void lay_gradients();
   void start_reduce();
   void add_replicas() { reduce_further(&Segment::add_replicas); }

@@ -187,11 +187,12 @@ void Unit::check_outputs(const std::vector<at::Tensor>& outputs) const {
 void Unit::await_runs(const RecordedRun& reached) {
   const int task = torch::autograd::get_current_graph_task_id();
   const auto* nodes = torch::autograd::get_current_graph_task_nodes_in_graph();
-  if (task == awaiting_task_) return;
+  const bool alone = options_.reduce_each_run;
+  if (task == awaiting_task_ && !alone) return;
   awaiting_task_ = task;
   for (RecordedRun* run : recorded_) {
     if (run->awaited || run->left_in_task == task) continue;
-    if (run != &reached && (nodes == nullptr || !run->is_in(*nodes))) continue;
+    if (run != &reached && (alone || nodes == nullptr || !run->is_in(*nodes))) continue;
     if (run->last_node == nullptr) {
       ends_unseen_ = true;
     } else {
@@ -210,7 +211,7 @@ void Unit::enter_run(RecordedRun& run) {
   schedule_->follow_gradients();
   in_backward_ = true;
   schedule_->tracer().open("backward", name_);
-  gather_with(schedule_->enter_backward(*this));
+  gather_with(schedule_->enter_backward(*this), options_.backward_reads_parameters);
   note_versions(/*resident_only=*/true);
   lay_gradients();
 }

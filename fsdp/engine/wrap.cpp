@@ -105,7 +105,7 @@ std::vector<std::shared_ptr<Unit>> wrap(ShardedModel& sharded, const std::shared
   }
   std::vector<std::shared_ptr<Unit>> units;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    const auto unit = sharded.fully_shard(chosen[i], given[i]);
+    const auto unit = sharded.fully_shard(chosen[i], given[i], options.with ? options.with(*chosen[i]) : Modules{});
     points[i]([unit](std::vector<at::Tensor> inputs, const WrappedCall& forward) {
       return unit->run_list(std::move(inputs), forward);
     });

@@ -94,6 +94,9 @@ struct WrapOptions {
   /// The options of one unit, from those that `children` or `root` give it, such as another precision of some modules.
   /// Called for each unit, before anything is sharded. Must answer alike on every rank. Null: those stay.
   std::function<ShardOptions(const torch::nn::Module& unit, ShardOptions given)> options_of = {};
+  /// Further modules whose parameters join the unit of a chosen module, because its call uses them, too; see
+  /// ShardedModel::fully_shard(). Null: there are none.
+  std::function<std::vector<std::shared_ptr<torch::nn::Module>>(const torch::nn::Module& unit)> with = {};
   /// How modules offer their wrapper points. Null: wrap_point.
   WrapPointOf wrap_point_of = {};
 };

@@ -109,10 +109,34 @@ TEST(SharedMemory, IsNotGivenAgainWhileAPeerReadsIt) {
         auto gather = mesh.shard().all_gather_into(pool.tensor(4, at::kFloat), "layer 1");
         if (mesh.rank() == 1) return first_tried.wait();
         gather->wait();
-        gather.reset();  // it holds the slot
+        gather.reset();  // it holds the buffer
         const std::string error = error_of([&] { pool.tensor(4, at::kFloat); });
         EXPECT_THAT(error, AllOf(HasSubstr("the reuse of memory of an earlier collective on rank 0 with rank 1 failed"),
                                  HasSubstr("rank 1 did not come within 1000 ms")));
+        first_tried.count_down();
+      },
+      std::chrono::seconds(1));
+}
+
+// Two buffers of one region: the second rank reads the first of them for ever, and the other serves meanwhile.
+TEST(SharedMemory, IsGivenAgainBesideWhatAPeerReads) {
+  std::latch first_tried(1);
+  run_ranks(
+      2,
+      [&](fsdp::DeviceMesh& mesh) {
+        fsdp::BufferPool pool(c10::kCPU, mesh.shard().peer_memory());
+        pool.reserve(256);
+        at::Tensor one = pool.tensor(32, at::kFloat), other = pool.tensor(32, at::kFloat);
+        auto gather = mesh.shard().all_gather_into(one, "layer 1");
+        if (mesh.rank() == 1) return first_tried.wait();
+        gather->wait();
+        gather.reset();
+        const void* place = other.const_data_ptr();
+        other.reset();
+        other = pool.tensor(32, at::kFloat);
+        EXPECT_EQ(other.const_data_ptr(), place);
+        one.reset();
+        EXPECT_THAT(error_of([&] { pool.tensor(32, at::kFloat); }), HasSubstr("rank 1 did not come within 1000 ms"));
         first_tried.count_down();
       },
       std::chrono::seconds(1));
@@ -250,7 +274,7 @@ TEST(Arena, ReusesABlockWhenNobodyReadsIt) {
   fsdp::node::Arena arena(file, 0, [&](std::uint64_t number) { return number < finished; });
   auto& first = arena.take(1000);
   void* place = first.pages.start();
-  first.readers = {0, 1};
+  first.readers = {{0, 0, 8}, {1, 8, 16}};
   arena.give_back(first);
   finished = 1;
   auto& second = arena.take(1000);

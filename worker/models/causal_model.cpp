@@ -25,13 +25,20 @@ DecoderContext context_of(const char* family, const Rows& rows, const Cache* cac
           mask_of(rows, cache)};
 }
 
+template <class Use>
+at::Tensor CausalModel::at_head(at::Tensor x, Use use) const {
+  const OuterPart* part = last_part();
+  return call(part == nullptr ? call_directly : part->wrapper, std::move(x),
+              [this, use = std::move(use)](const at::Tensor& in) { return use(final_norm(in)); });
+}
+
 // Segments and positions are captured, because they need no gradient.
 template <class Use>
 at::Tensor CausalModel::through(const Rows& rows, Use use) const {
   return call(
       wrapper, rows.ids,
       [this, segments = rows.segments, positions = rows.positions, use = std::move(use)](const at::Tensor& ids) {
-        return use(hidden({ids, segments, positions}, nullptr));
+        return at_head(hidden({ids, segments, positions}, nullptr), use);
       });
 }
 
@@ -58,8 +65,10 @@ at::Tensor CausalModel::next(const at::Tensor& ids, Cache& cache) const {
   TORCH_CHECK(cache.size() == blocks().size(), "next: the cache has ", cache.size(), " layers and the model ",
               blocks().size(), "; make it by this model's cache()");
   return call(wrapper, ids, [this, &cache](const at::Tensor& in) {
-    const Factors last = head(hidden(in, &cache).narrow(1, in.size(1) - 1, 1));
-    return worker::linear(last.x, last.weight).squeeze(1);
+    return at_head(hidden(in, &cache).narrow(1, in.size(1) - 1, 1), [this](const at::Tensor& hidden) {
+      const Factors last = head(hidden);
+      return worker::linear(last.x, last.weight).squeeze(1);
+    });
   });
 }
 

@@ -39,12 +39,12 @@ struct DecoderContext {
 DecoderContext context_of(const char* family, const Rows& rows, const Cache* cache, std::int64_t most,
                           const RopeOptions& rope, at::ScalarType dtype);
 
-/// A decoder that predicts the next token of a text. Families derive from it and give hidden() and head(); the calls
-/// through the wrapper, the loss and generation are the same for all of them. A model knows nothing of sharding. Its
-/// parameters are fp32 and have Hugging Face's names.
+/// A decoder that predicts the next token of a text. Families derive from it and give its parts; the calls through the
+/// wrappers, the loss and generation are the same for all of them. A model knows nothing of sharding. Its parameters
+/// are fp32 and have Hugging Face's names.
 ///
-/// The root's wrapper and those of the blocks own the calls, so with a sharding engine all ranks must make the same
-/// calls of forward(), hidden_states(), loss() and next() in the same order.
+/// The wrappers of the root, the blocks and the outer parts own the calls, so with a sharding engine all ranks must
+/// make the same calls of forward(), hidden_states(), loss() and next() in the same order.
 class CausalModel : public torch::nn::Module, public Wrapped {
  public:
   /// Logits [batch, positions, vocab]. Throws c10::Error for more positions than the model takes.
@@ -68,13 +68,21 @@ class CausalModel : public torch::nn::Module, public Wrapped {
   virtual std::vector<std::shared_ptr<Block>> blocks() const = 0;
 
  protected:
-  /// The input of the head: [batch, positions, hidden]. With a cache, `rows` are the tokens after it.
+  /// The output of the last block: [batch, positions, hidden]. With a cache, `rows` are the tokens after it.
   virtual at::Tensor hidden(const Rows& rows, Cache* cache) const = 0;
-  /// The factors of the logits. `hidden` is what the head reads.
+  /// The part whose call has final_norm() and head(): the head, or the embedding where the two are tied. Null: they
+  /// belong to the root.
+  virtual const OuterPart* last_part() const { return nullptr; }
+  /// The input of the head, from hidden().
+  virtual at::Tensor final_norm(const at::Tensor& x) const { return x; }
+  /// The factors of the logits, from the input of the head.
   virtual Factors head(const at::Tensor& hidden) const = 0;
 
  private:
-  /// `use` of the input of the head, as one call of the root.
+  /// `use` of the input of the head, as one call of the last part.
+  template <class Use>
+  at::Tensor at_head(at::Tensor x, Use use) const;
+  /// at_head() of rows, as one call of the root.
   template <class Use>
   at::Tensor through(const Rows& rows, Use use) const;
 };
@@ -83,7 +91,7 @@ class CausalModel : public torch::nn::Module, public Wrapped {
 /// own, or the embedding where the two are tied.
 ///
 /// `Config` has sizes by transformers' names and head_size(); `Trunk` is made of it, and has forward() of rows and
-/// cache, layers and embedding().
+/// cache up to the last block, layers, embedding and final_norm.
 template <class Config, class Trunk>
 class CausalModelOf : public CausalModel {
  public:
@@ -98,11 +106,18 @@ class CausalModelOf : public CausalModel {
   /// The names of trunk and head in a Hugging Face model. With a tied head there is no parameter of the head.
   CausalModelOf(const Config& config, const char* trunk, const char* head)
       : config_(config), trunk_(add_child<Trunk>(*this, trunk, config)) {
-    if (!config.tie_word_embeddings) head_ = add_child<Linear>(*this, head, config.hidden_size, config.vocab_size);
+    if (!config.tie_word_embeddings) head_ = add_child<TokenHead>(*this, head, config.hidden_size, config.vocab_size);
+    OuterPart& last = head_ ? static_cast<OuterPart&>(*head_) : *trunk_->embedding;
+    last.is_last = true;
+    last.with = {trunk_->final_norm};
   }
   at::Tensor hidden(const Rows& rows, Cache* cache) const override { return trunk_->forward(rows, cache); }
+  const OuterPart* last_part() const override {
+    return head_ ? static_cast<const OuterPart*>(head_.get()) : trunk_->embedding.get();
+  }
+  at::Tensor final_norm(const at::Tensor& x) const override { return trunk_->final_norm->forward(x); }
   Factors head(const at::Tensor& hidden) const override {
-    return head_ ? head_->factors(hidden) : Factors{hidden, trunk_->embedding().weight};
+    return head_ ? head_->factors(hidden) : Factors{hidden, trunk_->embedding->weight};
   }
 
  private:
@@ -113,7 +128,7 @@ class CausalModelOf : public CausalModel {
 
   const Config config_;
   std::shared_ptr<Trunk> trunk_;
-  std::shared_ptr<Linear> head_;  ///< null when tied
+  std::shared_ptr<TokenHead> head_;  ///< null when tied
 };
 
 }  // namespace worker

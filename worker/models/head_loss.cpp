@@ -103,18 +103,21 @@ void add_positions(const at::Tensor& x, const Head& head, const at::Tensor& targ
   if (into.x.defined()) into.x.copy_(scores.to(x.scalar_type()).mm(head.weight));
 }
 
-/// Gives a parameter its gradient in place and returns nothing, or returns the gradient.
+/// Gives a parameter its gradient in place and returns nothing, or returns the gradient. A head that is tied to the
+/// embedding must give it at once: autograd would keep it until the embedding's is there, which is the end of backward.
 at::Tensor placed(const at::Tensor& parameter, const at::Tensor& of_sum, const at::Tensor& gradient) {
   if (!gradient.defined()) return {};
   const at::Tensor factor = of_sum.to(gradient.scalar_type());
-  const GradientTarget target = gradient_target(parameter);
+  const GradientTarget target = gradient_target(parameter, /*any_dtype=*/true);
   if (!target.memory.defined()) return gradient * factor;
   if (target.is_fresh) {
     at::Tensor memory = target.memory;
     at::mul_out(memory, gradient, factor);
     parameter.mutable_grad() = memory;
-  } else {
+  } else if (target.memory.scalar_type() == gradient.scalar_type()) {
     target.memory.addcmul_(gradient, factor);
+  } else {
+    target.memory.add_(gradient * factor);
   }
   return {};
 }

@@ -96,18 +96,18 @@ void use_gradient_places(GradientPlaces places) {
   gradient_places.store(places);
 }
 
-GradientTarget gradient_target(const at::Tensor& parameter) {
+GradientTarget gradient_target(const at::Tensor& parameter, bool any_dtype) {
   if (!accumulates_plainly(parameter)) return {};
   std::optional<at::Tensor> place;
   if (torch::autograd::impl::post_acc_grad_hooks(parameter) != nullptr) {
-    if (const GradientPlaces places = gradient_places.load()) place = places(parameter);
+    if (const GradientPlaces places = gradient_places.load()) place = places(parameter, any_dtype);
     if (!place) return {};  // somebody else's hook waits for the gradient
   }
   const at::Tensor& gradient = parameter.grad();
   const bool is_fresh = !gradient.defined() && place && place->defined();
   const at::Tensor& memory = is_fresh ? *place : gradient;
-  if (!memory.defined() || memory.layout() != at::kStrided || memory.scalar_type() != parameter.scalar_type())
-    return {};
+  if (!memory.defined() || memory.layout() != at::kStrided) return {};
+  if (!any_dtype && memory.scalar_type() != parameter.scalar_type()) return {};
   return {memory, is_fresh};
 }
 

@@ -19,23 +19,24 @@ namespace worker {
 // without a copy, nothing is cleared first, and a second micro-batch needs no temporary. Megatron-LM calls this
 // gradient accumulation fusion. In every other case they do what LibTorch's own functions do.
 
-/// Says where the first gradient of a parameter belongs. An undefined tensor: nowhere now. Null: no engine looks after
-/// the parameter.
-using GradientPlaces = std::optional<at::Tensor> (*)(const at::Tensor& parameter);
+/// Says where the first gradient of a parameter belongs. An undefined tensor: nowhere now, or, without `any_dtype`,
+/// where a gradient of another dtype than the parameter's belongs. Null: no engine looks after the parameter.
+using GradientPlaces = std::optional<at::Tensor> (*)(const at::Tensor& parameter, bool any_dtype);
 
 /// Sets the function of the engine that trains the models, for the whole process. Null takes the function away.
 void use_gradient_places(GradientPlaces places);
 
 /// Where a backward that runs now may put a gradient.
 struct GradientTarget {
-  at::Tensor memory;  // of the parameter's shape and dtype; undefined: the gradient must be returned
+  at::Tensor memory;  // of the parameter's shape; undefined: the gradient must be returned
   bool is_fresh =
       false;  // The values are unknown: write all of them, and then set the memory as parameter.mutable_grad().
 };
 
-/// A place, or parameter.grad() to add to. Neither where the dtypes differ, a hook waits for the gradient, or
-/// create_graph or torch::autograd::grad() asks for it. A place that was handed out must be filled.
-GradientTarget gradient_target(const at::Tensor& parameter);
+/// A place, or parameter.grad() to add to. Neither where a hook waits for the gradient, create_graph or
+/// torch::autograd::grad() asks for it, or, without `any_dtype`, the memory is not of the parameter's dtype. A place
+/// that was handed out must be filled.
+GradientTarget gradient_target(const at::Tensor& parameter, bool any_dtype = false);
 
 /// x W^T + b: x is [.., in] with at least two dims, weight W is [out, in], bias b is [out] or undefined for none, the
 /// result is [.., out]. See [Note: gradients in place].

@@ -97,18 +97,34 @@ fsdp::ShardOptions shard_options(const RunConfig& config) {
 }
 
 fsdp::WrapPolicy wrap_policy(const spec::Sharding& sharding) {
-  const auto is_block = [](const torch::nn::Module& module) { return dynamic_cast<const Block*>(&module) != nullptr; };
+  const auto is_part = [](const torch::nn::Module& module) {
+    return dynamic_cast<const Block*>(&module) != nullptr || dynamic_cast<const OuterPart*>(&module) != nullptr;
+  };
   switch (sharding.wrap) {
     case spec::WrapBy::kRoot:
       return fsdp::wrap_by_predicate([](const torch::nn::Module&) { return false; });
     case spec::WrapBy::kSize:
       return fsdp::wrap_by_size(
           sharding.wrap_min_parameters, [](const torch::nn::Module&) { return false; },
-          [is_block](const torch::nn::Module& module) { return !is_block(module); });
+          [is_part](const torch::nn::Module& module) { return !is_part(module); });
     case spec::WrapBy::kBlock:
       break;
   }
-  return fsdp::wrap_by_predicate(is_block);
+  return fsdp::wrap_by_predicate(is_part);
+}
+
+fsdp::ShardOptions options_of_part(const torch::nn::Module& module, fsdp::ShardOptions options) {
+  const auto* part = dynamic_cast<const OuterPart*>(&module);
+  if (part == nullptr) return options;
+  if (part->is_first && part->is_last) {
+    options.reduce_each_run = true;
+  } else if (part->is_first) {
+    options.backward_reads_parameters = false;
+  } else if (options.reshard_after_forward) {
+    options.reshard_after_forward = false;
+    options.runs_last = true;
+  }
+  return options;
 }
 
 void check_sharding(const spec::Sharding& sharding, int shard_ranks, c10::Device device) {

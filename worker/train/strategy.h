@@ -48,9 +48,13 @@ void set_param_dtype(at::ScalarType dtype, bool fp32_norms, fsdp::Precision& pre
 /// The engine's options for the run's units, from "train.precision" and "fsdp".
 fsdp::ShardOptions shard_options(const RunConfig& config);
 
-/// Which modules become units: Blocks (worker/models/layers/layers.h), or those that are large enough, or the root
-/// alone.
+/// Which modules become units: Blocks and OuterParts (worker/models/layers/layers.h), or those of them that are large
+/// enough, or the root alone.
 fsdp::WrapPolicy wrap_policy(const spec::Sharding& sharding);
+
+/// The options of a unit, from those of the run's units: a model's first and last part take less memory and traffic
+/// than others could.
+fsdp::ShardOptions options_of_part(const torch::nn::Module& module, fsdp::ShardOptions options);
 
 /// Checks what depends on the place of a run: `shard_ranks` is over how many ranks weights are spread. Throws
 /// base::UsageError for an "fsdp.reshard_to_ranks" that is no proper divisor of it, and for "fsdp.offload" on a CPU.

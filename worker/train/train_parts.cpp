@@ -74,7 +74,13 @@ void Parts::shard(const Part& part, const RunConfig& config) {
   models_.push_back(std::make_unique<fsdp::ShardedModel>(part.module, mesh_));
   fsdp::WrapOptions options;
   options.children = shard_options(config);
-  options.options_of = part.options;
+  options.options_of = [&part](const torch::nn::Module& module, fsdp::ShardOptions given) {
+    return options_of_part(module, part.options ? part.options(module, std::move(given)) : std::move(given));
+  };
+  options.with = [](const torch::nn::Module& module) {
+    const auto* outer = dynamic_cast<const OuterPart*>(&module);
+    return outer == nullptr ? std::vector<std::shared_ptr<torch::nn::Module>>() : outer->with;
+  };
   options.wrap_point_of = wrapper_point;
   fsdp::WrapPolicy policy = wrap_policy(config.fsdp);
   if (part.is_unit) {

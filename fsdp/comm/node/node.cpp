@@ -153,12 +153,15 @@ Call Node::next(const char* kind, std::string_view whose, std::int64_t bytes) {
   return call;
 }
 
-void Node::post(const Call& call, Arena::Block* block, const void* data) {
+void Node::post(const Call& call, Arena::Block* block, const void* data, std::int64_t bytes) {
   Post& post = board().post(call.number);
   post.digest = call.digest();
   post.data = block == nullptr ? SharedSpan() : Arena::span(*block, data);
   write_text(post.text, call.text() + " (" + std::to_string(call.bytes) + " bytes a rank)");
-  if (block != nullptr) block->readers.push_back(call.number);
+  if (block != nullptr) {
+    const std::int64_t begin = post.data.offset;
+    block->readers.push_back({call.number, begin, begin + bytes});
+  }
   post.posted.store(call.number + 1, std::memory_order_release);
   board().ring();
 }
@@ -196,10 +199,11 @@ void Node::await_finished(std::uint64_t number, const std::string& what) {
   }
 }
 
-void Node::await_readers(Arena::Block& block) {
-  const std::vector<std::uint64_t> readers = arena_.readers_of(block);
-  for (const std::uint64_t number : readers) await_finished(number, "an earlier collective");
-  block.readers.clear();
+void Node::await_readers(Arena::Block& block, const void* data, std::int64_t bytes) {
+  const std::int64_t begin = Arena::span(block, data).offset, end = begin + bytes;
+  const auto readers = arena_.readers_of(block);
+  for (const Arena::Block::Reader& reader : readers)
+    if (reader.begin < end && begin < reader.end) await_finished(reader.number, "an earlier collective");
 }
 
 std::string Node::why(int peer, Peer::Outcome outcome) const {

@@ -157,17 +157,17 @@ class Node {
 
   /// A call with the next number. Throws when the group has failed.
   Call next(const char* kind, std::string_view whose, std::int64_t bytes);
-  /// Shows `data`, of `block`, to the peers. Null: the call carries nothing of this rank.
-  void post(const Call& call, Arena::Block* block = nullptr, const void* data = nullptr);
+  /// Shows `bytes` bytes from `data` on, of `block`, to the peers. Null: the call carries nothing of this rank.
+  void post(const Call& call, Arena::Block* block = nullptr, const void* data = nullptr, std::int64_t bytes = 0);
   /// Waits for a peer's bytes of this call. Throws c10::Error naming call and peer when the peer died, left, is late,
   /// or makes another call at this point.
   const char* data_of(int peer, const Call& call);
   /// This rank reads nothing more for the call.
   void finish(const Call& call);
 
-  /// Waits until all peers have finished the calls that they may read `block` for. A peer that died or left reads
-  /// nothing. Throws c10::Error naming the peer after the timeout.
-  void await_readers(Arena::Block& block);
+  /// Waits until all peers have finished the calls for which they may read some of `bytes` bytes from `data` on, of
+  /// `block`. A peer that died or left reads nothing. Throws c10::Error naming the peer after the timeout.
+  void await_readers(Arena::Block& block, const void* data, std::int64_t bytes);
 
   /// Takes part in no further collective. The peers get to read `reason`.
   void leave(const std::string& reason);

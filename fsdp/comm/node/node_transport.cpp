@@ -72,7 +72,9 @@ class NodeMemory : public PeerMemory {
     return at::from_blob(block.pages.start(), {bytes}, give_back, at::TensorOptions(at::kByte));
   }
   void await_readers(const at::Tensor& memory) override {
-    if (auto* block = node_->arena().find(memory.const_data_ptr(), 1)) node_->await_readers(*block);
+    const auto bytes = static_cast<std::int64_t>(memory.nbytes());
+    const void* start = memory.const_data_ptr();
+    if (auto* block = node_->arena().find(start, bytes)) node_->await_readers(*block, start, bytes);
   }
 
  private:
@@ -119,7 +121,7 @@ class Taking {
 void show_copy(Node& node, const Call& call, const char* data, std::int64_t bytes) {
   Arena::Block& block = node.arena().take(bytes);
   copy(block.pages.start(), data, bytes);
-  node.post(call, &block, block.pages.start());
+  node.post(call, &block, block.pages.start(), bytes);
   node.arena().give_back(block);
 }
 
@@ -220,7 +222,7 @@ class NodeTransport : public Transport {
 
   /// Lets the peers read `data` until all have finished the call.
   void show(const Call& call, const char* data, std::int64_t bytes) {
-    if (auto* block = node_->arena().find(data, bytes)) return node_->post(call, block, data);
+    if (auto* block = node_->arena().find(data, bytes)) return node_->post(call, block, data, bytes);
     show_copy(*node_, call, data, bytes);
   }
 

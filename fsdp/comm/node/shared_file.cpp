@@ -68,8 +68,8 @@ bool sleep_until_rung(const Board& board, std::uint32_t seen, std::chrono::nanos
   return ::syscall(SYS_futex, &board.bell, FUTEX_WAIT, seen, &time, nullptr, 0) == 0 || errno != ETIMEDOUT;
 }
 
-const std::vector<std::uint64_t>& Arena::readers_of(Block& block) const {
-  std::erase_if(block.readers, is_finished_);
+const std::vector<Arena::Block::Reader>& Arena::readers_of(Block& block) const {
+  std::erase_if(block.readers, [this](const Block::Reader& reader) { return is_finished_(reader.number); });
   return block.readers;
 }
 

@@ -128,7 +128,12 @@ class Arena {
     std::int64_t place = 0;  // in the file
     Mapping pages;
     bool is_taken = false;
-    std::vector<std::uint64_t> readers;  // collectives that peers may still read this block for
+    /// A collective that peers may still read bytes [begin, end) of this block for.
+    struct Reader {
+      std::uint64_t number = 0;
+      std::int64_t begin = 0, end = 0;
+    };
+    std::vector<Reader> readers;
   };
 
   /// A block of at least `bytes` that nobody reads.
@@ -139,7 +144,7 @@ class Arena {
   /// The taken block that contains the whole range; null: there is none.
   Block* find(const void* start, std::int64_t bytes);
   /// Forgets the collectives that all peers have finished. Returns those that are left.
-  const std::vector<std::uint64_t>& readers_of(Block& block) const;
+  const std::vector<Block::Reader>& readers_of(Block& block) const;
 
   static SharedSpan span(const Block& block, const void* start);
 

@@ -143,7 +143,7 @@ class OnePlace : public ::testing::Test {
     void operator()(const at::Tensor&) override {}
   };
 
-  static std::optional<at::Tensor> place_of(const at::Tensor& parameter) {
+  static std::optional<at::Tensor> place_of(const at::Tensor& parameter, bool /*any_dtype*/) {
     if (!parameter.is_same(owner_)) return std::nullopt;
     return std::exchange(place_, at::Tensor());
   }

@@ -178,8 +178,54 @@ TEST(Plan, OfGpusCountsNoBuffersOfCollectives) {
   const double one_node = pool(place_of(8), PlanFor::kGpus), eight_nodes = pool(place_of(64, 8), PlanFor::kGpus);
   EXPECT_NEAR(eight_nodes, one_node, 0.001 * one_node) << "gathered units and gradients, whatever the number of ranks";
   const double over_sockets = pool(place_of(64, 8), PlanFor::kCpus);
-  const double largest_unit = 4.0 * 2 * 32000 * 4096;  // embedding and head, in fp32
+  const double largest_unit = 4.0 * 202'383'360;  // a block, in fp32
   EXPECT_NEAR(over_sockets - eight_nodes, largest_unit * 63 / 64, 0.01 * largest_unit);
+}
+
+/// The shape of Llama-3: 8B and 70B.
+RunConfig llama3(const TemporaryFolder& folder, bool is_large, const char* tied = "false") {
+  const std::string sizes = is_large ? R"("hidden_size":8192,"intermediate_size":28672,"num_hidden_layers":80,
+      "num_attention_heads":64)"
+                                     : R"("hidden_size":4096,"intermediate_size":14336,"num_hidden_layers":32,
+      "num_attention_heads":32)";
+  return parse_run_config(
+      R"({"format":1,"name":"llama3","model":{"max_position_embeddings":8192,"num_key_value_heads":8,"vocab_size":128256,
+      "tie_word_embeddings":)" +
+      std::string(tied) + "," + sizes + R"(},"data":{"source":"fixture","sequence_length":4096,"cache_folder":")" +
+      (folder / "cache").native() +
+      R"("},"train":{"steps":5,"batch_size":64,"micro_batch_size":1,"precision":"bf16"},
+      "fsdp":{"activation_checkpointing":"block"},"checkpoint":{"folder":")" +
+      (folder / "checkpoints").native() + "\"}}");
+}
+
+// Two units gathered and the gradients of two blocks, or of embedding or head, are there at a time.
+TEST(Plan, OfLlama3HasNoMemoryOfEmbeddingAndHeadThatStays) {
+  const TemporaryFolder folder;
+  const auto pool = [&](bool is_large, const char* tied, int ranks) {
+    return static_cast<double>(
+        plan_memory(llama3(folder, is_large, tied), place_of(ranks, 8), PlanFor::kGpus).pool_bytes);
+  };
+  constexpr double kTable8 = 128256.0 * 4096, kBlock8 = 218112000, kTable70 = 128256.0 * 8192, kBlock70 = 855654400;
+  for (const char* tied : {"false", "true"}) {
+    const double pool8 = pool(false, tied, 64), pool70 = pool(true, tied, 64);
+    EXPECT_LE(pool8, 4.0e9) << tied;
+    EXPECT_NEAR(pool8, 2 * (kTable8 + kBlock8) + 4 * kTable8, 0.02 * pool8) << tied;
+    EXPECT_LE(pool70, 11.0e9) << tied;
+    EXPECT_NEAR(pool70, 2 * (kTable70 + kBlock70) + 8 * kBlock70, 0.02 * pool70) << tied;
+  }
+}
+
+// Kept between steps is a 64th of all parameters, in fp32, with two moments and the reduced gradients.
+TEST(Plan, OfLlama3KeepsAShareOfEmbeddingAndHeadAlone) {
+  const TemporaryFolder folder;
+  const RunConfig config = llama3(folder, false);
+  const RankPlan few = plan_memory(config, place_of(8, 8), PlanFor::kGpus);
+  const RankPlan many = plan_memory(config, place_of(64, 8), PlanFor::kGpus);
+  const auto kept = [](const RankPlan& plan) {
+    return static_cast<double>(plan.parameter_bytes + plan.gradient_bytes + plan.state_bytes);
+  };
+  EXPECT_NEAR(kept(few) / kept(many), 8, 0.01);
+  EXPECT_NEAR(kept(many), 16.0 * 8'030'261'248 / 64, 0.01 * kept(many));
 }
 
 // A plan against the memory of a GPU is made for GPUs, and so is each remedy.

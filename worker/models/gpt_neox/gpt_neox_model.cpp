@@ -93,20 +93,20 @@ at::Tensor GptNeoXLayer::forward(at::Tensor x, const DecoderContext& context, Ke
 }
 
 GptNeoXModel::GptNeoXModel(const spec::GptNeoX& c)
-    : config_(c), embed_in_(add_child<Embedding>(*this, "embed_in", c.vocab_size, c.hidden_size)) {
+    : embedding(add_child<TokenEmbedding>(*this, "embed_in", c.vocab_size, c.hidden_size)), config_(c) {
   layers = add_list<GptNeoXLayer>(*this, "layers", c.num_hidden_layers, c);
-  final_layer_norm_ = add_child<LayerNorm>(*this, "final_layer_norm", c.hidden_size, c.layer_norm_eps);
+  final_norm = add_child<LayerNorm>(*this, "final_layer_norm", c.hidden_size, c.layer_norm_eps);
 }
 
 at::Tensor GptNeoXModel::forward(const Rows& rows, Cache* cache) const {
   const RopeOptions rope{.dim = config_.rotary_size(), .theta = config_.rotary_emb_base};
   const DecoderContext context =
-      context_of("gpt_neox", rows, cache, config_.max_position_embeddings, rope, embed_in_->weight.scalar_type());
-  at::Tensor x = drop_out(embed_in_->forward(rows.ids), config_.hidden_dropout, is_training());
+      context_of("gpt_neox", rows, cache, config_.max_position_embeddings, rope, embedding->weight.scalar_type());
+  at::Tensor x = drop_out(embedding->forward(rows.ids), config_.hidden_dropout, is_training());
   for (std::size_t i = 0; i < layers.size(); ++i) {
     x = layers[i]->forward(x, context, cache == nullptr ? nullptr : &(*cache)[i]);
   }
-  return final_layer_norm_->forward(x);
+  return x;
 }
 
 GptNeoXForCausalLm::GptNeoXForCausalLm(const spec::GptNeoX& config)

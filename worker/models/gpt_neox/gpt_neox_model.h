@@ -31,20 +31,19 @@ class GptNeoXLayer : public Block {
   std::shared_ptr<GptNeoXMlp> mlp_;
 };
 
-/// Embedding, blocks and final norm.
+/// Embedding and blocks, and the norm after them, which the head's call computes.
 class GptNeoXModel : public torch::nn::Module {
  public:
   explicit GptNeoXModel(const spec::GptNeoX& config);
-  /// Token ids -> [batch, positions, hidden].
+  /// Token ids -> the output of the last block, [batch, positions, hidden].
   at::Tensor forward(const Rows& rows, Cache* cache) const;
-  const Embedding& embedding() const { return *embed_in_; }
 
+  std::shared_ptr<TokenEmbedding> embedding;
   std::vector<std::shared_ptr<GptNeoXLayer>> layers;
+  std::shared_ptr<LayerNorm> final_norm;
 
  private:
   spec::GptNeoX config_;
-  std::shared_ptr<Embedding> embed_in_;
-  std::shared_ptr<LayerNorm> final_layer_norm_;
 };
 
 /// GPT-NeoX, such as Pythia, with a language-model head. With a tied head there is no `embed_out.weight`.

@@ -62,6 +62,14 @@ class Block : public torch::nn::Module, public Wrapped {
   CallWrapper attention_wrapper = call_directly, mlp_wrapper = call_directly;
 };
 
+/// A part of a model before or after its blocks that is a unit of its own: the table of its tokens, and its head. Only
+/// the part's calls through `wrapper` use its parameters.
+struct OuterPart : Wrapped {
+  bool is_first = false, is_last = false;  ///< in a forward; both where embedding and head are tied
+  /// Modules whose parameters the part's calls use, too, such as the norm before the head.
+  std::vector<std::shared_ptr<torch::nn::Module>> with;
+};
+
 /// A new module, which `parent` registers under that name.
 template <class Module, class... Arguments>
 std::shared_ptr<Module> add_child(torch::nn::Module& parent, const std::string& name, Arguments&&... arguments) {
@@ -150,6 +158,21 @@ class Embedding : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& ids) const;
 
   at::Tensor weight;  ///< [count, size]
+};
+
+/// The embedding of a model's tokens, as a unit of its own.
+class TokenEmbedding : public Embedding, public OuterPart {
+ public:
+  TokenEmbedding(std::int64_t count, std::int64_t size) : Embedding(count, size) { is_first = true; }
+  at::Tensor forward(const at::Tensor& ids) const {
+    return call(wrapper, ids, [this](const at::Tensor& in) { return Embedding::forward(in); });
+  }
+};
+
+/// The head that predicts a model's tokens, as a unit of its own. Its owner calls it through `wrapper`.
+class TokenHead : public Linear, public OuterPart {
+ public:
+  TokenHead(std::int64_t in, std::int64_t out) : Linear(in, out) { is_last = true; }
 };
 
 /// Sets each element to zero with probability `p`, 0 <= p < 1, and divides the others by 1 - p (Srivastava et al.,

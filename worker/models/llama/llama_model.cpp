@@ -100,19 +100,19 @@ at::Tensor LlamaDecoderLayer::forward(at::Tensor x, const DecoderContext& contex
 }
 
 LlamaModel::LlamaModel(const spec::Llama& c)
-    : config_(c), embed_tokens_(add_child<Embedding>(*this, "embed_tokens", c.vocab_size, c.hidden_size)) {
+    : embedding(add_child<TokenEmbedding>(*this, "embed_tokens", c.vocab_size, c.hidden_size)), config_(c) {
   layers = add_list<LlamaDecoderLayer>(*this, "layers", c.num_hidden_layers, c);
-  norm_ = add_child<RmsNorm>(*this, "norm", c.hidden_size, c.rms_norm_eps);
+  final_norm = add_child<RmsNorm>(*this, "norm", c.hidden_size, c.rms_norm_eps);
 }
 
 at::Tensor LlamaModel::forward(const Rows& rows, Cache* cache) const {
   const DecoderContext context = context_of("llama", rows, cache, config_.max_position_embeddings, rope_of(config_),
-                                            embed_tokens_->weight.scalar_type());
-  at::Tensor x = embed_tokens_->forward(rows.ids);
+                                            embedding->weight.scalar_type());
+  at::Tensor x = embedding->forward(rows.ids);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     x = layers[i]->forward(x, context, cache == nullptr ? nullptr : &(*cache)[i]);
   }
-  return norm_->forward(x);
+  return x;
 }
 
 LlamaForCausalLm::LlamaForCausalLm(const spec::Llama& config) : CausalModelOf(checked(config), "model", "lm_head") {}

@@ -28,20 +28,19 @@ class LlamaDecoderLayer : public Block {
   std::shared_ptr<RmsNorm> input_layernorm_, post_attention_layernorm_;
 };
 
-/// Embedding, blocks and final norm.
+/// Embedding and blocks, and the norm after them, which the head's call computes.
 class LlamaModel : public torch::nn::Module {
  public:
   explicit LlamaModel(const spec::Llama& config);
-  /// Token ids -> [batch, positions, hidden].
+  /// Token ids -> the output of the last block, [batch, positions, hidden].
   at::Tensor forward(const Rows& rows, Cache* cache) const;
-  const Embedding& embedding() const { return *embed_tokens_; }
 
+  std::shared_ptr<TokenEmbedding> embedding;
   std::vector<std::shared_ptr<LlamaDecoderLayer>> layers;
+  std::shared_ptr<RmsNorm> final_norm;
 
  private:
   spec::Llama config_;
-  std::shared_ptr<Embedding> embed_tokens_;
-  std::shared_ptr<RmsNorm> norm_;
 };
 
 /// Llama with a language-model head. With a tied head there is no `lm_head.weight`.
