@@ -170,7 +170,7 @@ setup_libtorch() {
 install_libtorch() {  # list, folder
   is_complete "$1" "$2" && return 0
   confirm "setup: will download LibTorch ${2##*-} (530 MB) from PyPI and unpack it into $2"
-  unpack_wheels "$1" "$2" 2600 "LibTorch" 'torch/include/*' 'torch/lib/*' 'nvidia/*/lib/*'
+  unpack_wheels "$1" "$2" 2600 "LibTorch" 'torch/include/*' 'torch/lib/*' 'nvidia/*/lib/*' '*.dist-info/licenses/*'
 }
 
 # CUDA headers to compile with, and the libraries that LibTorch's CUDA side links. So programs of a CUDA build start on

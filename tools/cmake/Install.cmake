@@ -19,7 +19,7 @@ if(MUSTER_WITH_CONTROLLER)
           DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT control)
   install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT control PATTERN "__pycache__" EXCLUDE)
 endif()
-# With MUSTER_STATIC they go into the wheel of the worker: tools/package/worker_wheel.py takes them.
+# With MUSTER_STATIC they go into the wheel and the packages of the worker: tools/package/worker_builds.py takes them.
 foreach(_program muster-worker muster-infer)
   if(TARGET ${_program} AND NOT MUSTER_STATIC)
     install(TARGETS ${_program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT worker)

@@ -1,6 +1,6 @@
 # muster_torch_program(<name> SOURCES ... DEPENDS ...): a program that uses LibTorch.
 #
-# With MUSTER_STATIC it is for the wheel of the worker, where a starter gives it the LibTorch of the package torch beside it
+# With MUSTER_STATIC it is for the wheel and the packages of the worker, where a starter gives it the LibTorch of the package torch beside it
 # (worker/starter). So it has no search path. libstdc++ is LibTorch's, since exceptions pass between both. All other libraries
 # are in the program, which shows the allocator alone: LibTorch carries protobuf and others of its own.
 include_guard(GLOBAL)

@@ -23,6 +23,18 @@ Description: submits, watches and requeues training jobs
  rank, and starts a job again from its last checkpoint after a failure, a
  preemption or a time limit.
 """
+WORKER_CONTROL = """Package: muster-worker
+Version: {version}
+Architecture: amd64
+Section: science
+Priority: optional
+Maintainer: muster <muster@localhost>
+Depends: muster, libc6 (>= {glibc}), libstdc++6 (>= 11), libgcc-s1
+Installed-Size: {size}
+Description: trains and uses models for muster, with LibTorch for the CPU
+ muster-worker trains the recipes of muster's job files, sharded over ranks, and
+ muster-infer uses their models. Both come with LibTorch {torch} for the CPU.
+"""
 # musterd is enabled and started once, at the first installation. An upgrade restarts it if it runs; jobs go on.
 POSTINST = """#!/bin/sh
 set -e
@@ -63,22 +75,30 @@ def system_files(root):
         file.chmod(mode)
 
 
-def build(root, output, version, glibc):
-    """A .deb of the installed tree `root`, which becomes the package's. Returns its path."""
-    system_files(root)
-    for page in (root / "usr/share/man").rglob("*.[158]"):
-        page.with_name(page.name + ".gz").write_bytes(gzip.compress(page.read_bytes(), 9, mtime=0))
-        page.unlink()
-    documents = root / "usr/share/doc/muster"
+def pack(root, output, control, scripts=(), conffiles=(), **values):
+    """The .deb of the tree `root`, which becomes the package's. `values`: what the text of `control` names in braces. Returns its
+    path."""
+    name = control.split()[1]
+    documents = root / "usr/share/doc" / name
     (documents / "LICENSE").rename(documents / "copyright")
     size = sum(file.stat().st_size for file in root.rglob("*") if file.is_file()) // 1024
     debian = root / "DEBIAN"
     debian.mkdir()
-    (debian / "control").write_text(CONTROL.format(version=version, glibc=glibc, size=size))
-    (debian / "conffiles").write_text("".join(file + "\n" for file in CONFFILES))
-    for name, text in (("postinst", POSTINST), ("prerm", PRERM), ("postrm", POSTRM)):
-        (debian / name).write_text(text)
-        (debian / name).chmod(0o755)
-    package = output / f"muster_{version}_amd64.deb"
+    (debian / "control").write_text(control.format(size=size, **values))
+    if conffiles:
+        (debian / "conffiles").write_text("".join(file + "\n" for file in conffiles))
+    for script, text in scripts:
+        (debian / script).write_text(text)
+        (debian / script).chmod(0o755)
+    package = output / f"{name}_{values['version']}_amd64.deb"
     subprocess.run(["dpkg-deb", "--build", "--root-owner-group", root, package], check=True, stdout=subprocess.DEVNULL)
     return package
+
+
+def build(root, output, version, glibc):
+    """A .deb of the installed tree `root`. Returns its path."""
+    system_files(root)
+    for page in (root / "usr/share/man").rglob("*.[158]"):
+        page.with_name(page.name + ".gz").write_bytes(gzip.compress(page.read_bytes(), 9, mtime=0))
+        page.unlink()
+    return pack(root, output, CONTROL, (("postinst", POSTINST), ("prerm", PRERM), ("postrm", POSTRM)), CONFFILES, version=version, glibc=glibc)

@@ -1,4 +1,4 @@
-"""The image of the control plane: Debian's essential packages and muster's, as an OCI layout in one tar.
+"""Images: Debian's essential packages and muster's, with or without the worker, as an OCI layout in one tar.
 
 mmdebstrap makes the root file system and umoci the layout, so no daemon is needed. The same packages, commit and
 SOURCE_DATE_EPOCH give the same bytes.
@@ -30,11 +30,15 @@ def commit(*words):
     return subprocess.run(["git", "-C", ROOT, "log", "-1", *words], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def root_file_system(deb, file, epoch):
+def root_file_system(debs, file, epoch, packages):
     options = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in NOT_NEEDED]
-    return bootstrap("bookworm", file, "--variant=essential", "--include=passwd,tini", *options, "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-                     f"--customize-hook=copy-in '{deb}' /tmp", f'--customize-hook=chroot "$1" dpkg --install /tmp/{deb.name} > /dev/null',
-                     f'--customize-hook=rm "$1/tmp/{deb.name}"', SOURCE_DATE_EPOCH=str(epoch))
+    # Licences stay, those of LibTorch and of CUDA's libraries among them.
+    options += [f"--dpkgopt=path-include=/usr/share/doc/{kept}" for kept in ("*/copyright", "muster-worker/*")]
+    hooks = [hook for deb in debs for hook in (
+        f"--customize-hook=copy-in '{deb}' /tmp", f'--customize-hook=chroot "$1" dpkg --install /tmp/{deb.name} > /dev/null',
+        f'--customize-hook=rm "$1/tmp/{deb.name}"')]
+    return bootstrap("bookworm", file, "--variant=essential", f"--include={','.join(['passwd', 'tini', *packages])}", *options, *hooks,
+                     SOURCE_DATE_EPOCH=str(epoch))
 
 
 def user_of(root):
@@ -57,14 +61,14 @@ def name_it(layout, name):
         "Config": blob(manifest["config"]), "RepoTags": [f"localhost/{name}"], "Layers": [blob(layer) for layer in manifest["layers"]]}]))
 
 
-def build(deb, output, work, version):
-    """An image that holds that Debian package. Returns its file."""
+def build(debs, output, work, version, name="muster", packages=()):
+    """An image of that name that holds these packages of ours, and those of Debian that they need. Returns its file."""
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or commit("--format=%ct"))
     made = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    root = root_file_system(deb, work / "image.tar", epoch)
-    layout = work / "image"
+    root = root_file_system(debs, work / f"{name}-image.tar", epoch, packages)
+    layout = work / f"{name}-image"
     image = f"{layout}:{version}"
-    labels = {"title": "muster", "description": "submits, watches and requeues training jobs", "version": version,
+    labels = {"title": name, "description": "submits, watches and requeues training jobs", "version": version,
               "licenses": "Apache-2.0", "revision": commit("--format=%H"), "created": made}
     config = {"user": [user_of(root)], "env": [f"PATH={PATH}", f"MUSTER_DATA_FOLDER={DATA}"], "workingdir": [DATA], "volume": [DATA],
               "exposedports": ["7600/tcp", "7601/tcp"], "entrypoint": ENTRY, "cmd": LISTEN,
@@ -72,12 +76,13 @@ def build(deb, output, work, version):
     umoci = lambda *words: subprocess.run(["umoci", *words], check=True)
     umoci("init", "--layout", layout)
     umoci("new", "--image", image)
-    umoci("raw", "add-layer", "--image", image, "--history.created", made, "--history.created_by", f"Debian 12 and {deb.name}", root)
+    umoci("raw", "add-layer", "--image", image, "--history.created", made, "--history.created_by", f"Debian 12 and {' and '.join(deb.name for deb in debs)}", root)
     umoci("config", "--image", image, "--created", made, "--no-history",
           *(f"--config.{key}={value}" for key, values in config.items() for value in values))
     umoci("gc", "--layout", layout)
-    name_it(layout, f"muster:{version}")
-    file = output / f"muster-{version}-linux-x86_64.oci.tar"
+    name_it(layout, f"{name}:{version}")
+    root.unlink()
+    file = output / f"{name}-{version}-linux-x86_64.oci.tar"
     part = file.with_name(file.name + ".part")
     with tarfile.open(part, "w", format=tarfile.GNU_FORMAT) as tar:
         archive.add(tar, layout, pathlib.PurePath())

@@ -466,8 +466,9 @@ def rpm(file, work):
         Home(root, "/usr/bin").first_job()
         run("-U", "--nodeps", "--replacepkgs", file)
         run("-e", "--nodeps", "muster")
-        if (root / "usr/bin/musterd").exists() or not (root / "var/lib/muster").is_dir():
-            raise SystemExit(f"package: {file.name} leaves programs behind, or removes data")
+        left = [path for path in ("usr/bin/musterd", "usr/share/muster", "usr/share/doc/muster", "etc/muster") if (root / path).exists()]
+        if left or not (root / "var/lib/muster").is_dir():
+            raise SystemExit(f"package: {file.name} leaves {left} behind, or removes data")
     say(f"{file.name}: installed, first job, upgraded and removed")
 
 
@@ -485,16 +486,23 @@ command = ["/bin/sh", "-c", '[ "$MUSTER_ATTEMPT" != 1 ] || { echo > /tmp/runs; e
 """
 
 
-def image(file, version, work):
-    """skopeo checks all digests, umoci applies the layers, and a container of it runs the first job. Another container with the
-    same data goes on with the job of one that was killed."""
-    layout, bundle = work / "read-image", work / "bundle"
+def unpacked_image(file, version, work):
+    """The image, unpacked into a bundle of a container: skopeo checks all digests, and umoci applies the layers."""
+    layout, bundle = work / f"read-{file.stem}", work / f"bundle-{file.stem}"
     subprocess.run(["skopeo", "copy", "--quiet", f"oci-archive:{file}", f"oci:{layout}:{version}"], check=True)
     for transport in ("oci-archive", "docker-archive"):
         told = json.loads(subprocess.run(["skopeo", "inspect", f"{transport}:{file}"], check=True, capture_output=True, text=True).stdout)
         if told["Labels"]["org.opencontainers.image.version"] != version:
             raise SystemExit(f"package: {file.name} as {transport} has other labels: {told['Labels']}")
     subprocess.run(["umoci", "unpack", "--image", f"{layout}:{version}", bundle], check=True)
+    shutil.rmtree(layout)
+    return bundle
+
+
+def image(file, version, work):
+    """A container of it runs the first job. Another container with the
+    same data goes on with the job of one that was killed."""
+    bundle = unpacked_image(file, version, work)
     container = Container(bundle, "first-host")
     seconds = container.first_job()
     (container.folder / "endless.toml").write_text(ENDLESS)

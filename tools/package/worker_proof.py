@@ -1,4 +1,4 @@
-"""Tries the wheel of the worker as people do: an ordinary user adds it to an environment that has torch, trains, and asks the model."""
+"""Tries the worker as people do: an ordinary user trains, and asks the model, with the wheel beside a torch, and with each package."""
 
 import contextlib
 import os
@@ -10,8 +10,9 @@ import time
 import zipfile
 
 from . import elf
-from .proof import ROOT, USER, auditwheel, say
-from .worker_wheel import TORCH
+from .bootstrap import debian
+from .proof import ROOT, USER, Container, Home, auditwheel, mounted, say, unpack, unpacked_image
+from .worker_builds import TORCH
 
 
 class Environment:
@@ -55,17 +56,21 @@ SHORT_TRAINING = [word for setting in ("data.max_bytes=256KiB", "train.steps=20"
                                        "checkpoint.every_steps=10") for word in ("--set", setting)]
 
 
-def train_and_ask(its, name):
-    """Two ranks of an example train on the CPU, and their model answers. Returns how many seconds the training took."""
+EXAMPLE = "manpages-llama.toml"
+
+
+def train_and_ask(its, folder, name):
+    """Two ranks of the example in a folder train on the CPU, and their model answers. Returns how many seconds the training took."""
     begin = time.monotonic()
-    job = its.run("muster", "submit", "--wait", *SHORT_TRAINING, "--set", f"train.export_folder={name}", "manpages-llama.toml")
+    model = f"{folder}/{name}"
+    job = its.run("muster", "submit", "--wait", *SHORT_TRAINING, "--set", f"train.export_folder={model}", f"{folder}/{EXAMPLE}")
     seconds = time.monotonic() - begin
     number = re.search(r"\d+", job)[0]
     says(its.run("muster", "show", number), "succeeded")
     metrics = its.run("muster", "metrics", number)
     if not re.search(r"^\s*1\s+20\b", metrics, re.MULTILINE):
         raise SystemExit(f"package: step 20 is not among the metrics of {name}:\n{metrics}")
-    says(its.run("muster", "generate", name, "NAME", "--max-new-tokens", "8"), "NAME")
+    says(its.run("muster", "generate", model, "NAME", "--max-new-tokens", "8"), "NAME")
     return seconds
 
 
@@ -80,22 +85,22 @@ def try_worker(home, torch, files):
     if {line.split(" ")[0].split("==")[0] for line in changed} != {"muster-hpc", "muster-hpc-worker"}:
         raise SystemExit(f"package: pip installed {changed}")
     its.run("pip", "check")
-    shutil.copy(ROOT / "examples/manpages-llama.toml", its.home)
+    shutil.copy(ROOT / "examples" / EXAMPLE, its.home)
     package = next(its.home.glob("env/lib/python*/site-packages/torch"))
     version = package / "version.py"
     assign = lambda name, value: version.write_text(re.sub(rf"^{name}\b.*", f"{name} = {value}", version.read_text(), flags=re.MULTILINE))
     with its.controller():
         says(its.run("muster", "doctor"), f", LibTorch {torch}.", " with CUDA\n")
-        seconds = [train_and_ask(its, "by-cuda")]
+        seconds = [train_and_ask(its, its.home, "by-cuda")]
         # What tells the starter of a torch without CUDA. Its libtorch_cpu has the same functions.
         assign("cuda", None)
         said = its.run("muster", "--version")
         if not re.search(rf", LibTorch {torch}\.\d+\n", said):
             raise SystemExit(f"package: muster --version names another LibTorch than {torch} without CUDA:\n{said}")
-        seconds.append(train_and_ask(its, "by-cpu"))
+        seconds.append(train_and_ask(its, its.home, "by-cpu"))
         assign("__version__", "'2.9.0'")
         says(its.run("muster", "doctor", status=1), "bad   worker", "does not start", "torch 2.9.0")
-        its.run("muster", "submit", "--wait", "manpages-llama.toml", status=1)
+        its.run("muster", "submit", "--wait", EXAMPLE, status=1)
         says(" ".join(its.run("muster", "show", "3").split()), "(trying again cannot help)", "torch 2.9.0", "does not fit")
     for program in ("muster-worker", "muster-infer"):
         said = its.run(program, "--version", status=93)
@@ -132,3 +137,79 @@ def prove(control, worker, versions, platform, work):
         shutil.rmtree(home)
         say(f"{worker.name}: with torch {torch}, two ranks trained by the builds for CUDA and the CPU in "
             f"{' and '.join(f'{one:.0f} s' for one in seconds)} and their models answered; another torch, and none, are told")
+
+
+def train_in(home, torch):
+    """The example, by a user of a root file system in which muster and the worker are installed. Returns its seconds."""
+    shutil.copy(ROOT / "examples" / EXAMPLE, home.folder)
+    says(home.run("muster-worker", "--version"), f", LibTorch {torch}\n")
+    with home.daemon():
+        return train_and_ask(home, home.home, "model")
+
+
+def archive(control, worker, torch, work):
+    """Both archives are unpacked into one folder."""
+    root = work / "root-worker-archive"
+    unpack(debian("bookworm", work), root)
+    for packed in (control, worker):
+        subprocess.run(["tar", "-xf", packed, "-C", root / "opt"], check=True)
+    programs = next((root / "opt").iterdir()).name
+    with mounted(root):
+        seconds = train_in(Home(root, f"/opt/{programs}/bin"), torch)
+    shutil.rmtree(root)
+    say(f"{worker.name}: unpacked beside the archive of muster, two ranks trained in Debian 12 in {seconds:.0f} s and their model answered")
+
+
+def deb(control, worker, torch, work):
+    """dpkg installs, upgrades and removes it; a torch of the admin's is taken before the package's."""
+    root = work / "root-worker-deb"
+    unpack(debian("bookworm", work), root)
+    for file in (control, worker):
+        shutil.copy(file, root / "srv")
+    with mounted(root):
+        system = Home(root, "/usr/bin", user=0)
+        system.run("dpkg", "--install", f"/srv/{control.name}", f"/srv/{worker.name}")
+        seconds = train_in(Home(root, "/usr/bin", user=USER), torch)
+        other = root / "usr/local/lib/muster"
+        (other / "torch").mkdir(parents=True)
+        (other / "torch/version.py").write_text("__version__ = '2.9.0'\n")
+        says(system.run("muster-worker", "--version", status=93), "torch 2.9.0 in /usr/local/lib/muster does not fit",
+             "run pip install --target /usr/local/lib/muster 'torch==")
+        shutil.rmtree(other)
+        system.run("dpkg", "--install", f"/srv/{worker.name}")
+        system.run("dpkg", "--purge", "muster-worker")
+        left = [path for path in ("usr/lib/muster", "usr/bin/muster-worker", "usr/share/doc/muster-worker") if (root / path).exists()]
+        if left or not (root / "usr/bin/muster").exists():
+            raise SystemExit(f"package: {worker.name}: dpkg --purge leaves {left}")
+    shutil.rmtree(root)
+    say(f"{worker.name}: installed, two ranks trained in {seconds:.0f} s and their model answered, upgraded and purged in Debian 12")
+
+
+def rpm(control, worker, torch, work):
+    """rpm installs and removes it, in a root file system whose database of packages is empty."""
+    root = work / "root-worker-rpm"
+    unpack(debian("bookworm", work), root)
+    with mounted(root):
+        run = lambda *words: subprocess.run(["rpm", f"--root={root}", *words], check=True, capture_output=True, text=True).stdout
+        run("--initdb")
+        run("-i", "--nodeps", control, worker)
+        seconds = train_in(Home(root, "/usr/bin"), torch)
+        run("-e", "--nodeps", "muster-worker")
+        if (root / "usr/lib/muster").exists() or (root / "usr/bin/muster-worker").exists():
+            raise SystemExit(f"package: {worker.name} leaves files behind")
+    shutil.rmtree(root)
+    say(f"{worker.name}: installed, two ranks trained in {seconds:.0f} s and their model answered, and removed")
+
+
+def image(file, version, torch, work):
+    bundle = unpacked_image(file, version, work)
+    container = Container(bundle, "trains")
+    shutil.copy(ROOT / "examples" / EXAMPLE, container.folder)
+    with container.daemon():
+        says(container.run("muster-worker", "--version"), f", LibTorch {torch}\n")
+        seconds = train_and_ask(container, container.home, "model")
+    licences = [path for path in ("torch/LICENSE", "nvidia_cuda_runtime", "nvidia_cuda_cupti")
+                if not (bundle / "rootfs/usr/share/doc/muster-worker" / path).exists()]
+    if licences:
+        raise SystemExit(f"package: {file.name} lacks the licences {licences}")
+    say(f"{file.name}: skopeo and umoci agree with it; in a container two ranks trained in {seconds:.0f} s and their model answered")
