@@ -20,10 +20,11 @@
 namespace {
 
 /// Ranks of which nobody but their own heartbeats tells.
-class NoProcesses final : public executors::Executor {
+class NoProcesses final : public executors::Executor, public executors::AttemptLauncher {
  public:
   std::string name() const override { return "local"; }
   void start(executors::FactSink) override {}
+  executors::AttemptLauncher& launcher(const executors::LaunchRequest&) override { return *this; }
   executors::LaunchAnswer launch(const executors::LaunchRequest& request) override {
     core::AttemptLaunched launched{request.key.number, "bench", "node", {}};
     launched.pids.assign(std::size_t{request.nodes} * request.ranks_per_node, 1);

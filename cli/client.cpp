@@ -90,7 +90,7 @@ Client::Client(const Config& config, std::function<Config()> look_again)
 void Client::open() {
   const auto channel = open_channel(address());
   connections_.push_back(
-      {channel, muster::v1::JobService::NewStub(channel), muster::v1::AdminService::NewStub(channel)});
+      {channel, {muster::v1::JobService::NewStub(channel), muster::v1::AdminService::NewStub(channel)}});
   now_ = &connections_.back();
 }
 
@@ -174,6 +174,16 @@ void Client::authorize(grpc::ClientContext& context) {
   if (std::ranges::all_of(user, [](char c) { return c > ' ' && c <= '~'; })) context.AddMetadata("muster-user", user);
 }
 
+grpc::Status Client::try_call(const Ask& ask, std::chrono::seconds limit) {
+  grpc::ClientContext context;
+  authorize(context);
+  context.set_deadline(std::chrono::system_clock::now() + limit);
+  const auto status = ask(&context);
+  refuse_old_controller(context);
+  if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return status;
+  return {status.error_code(), duration_text(std::chrono::milliseconds(limit).count())};
+}
+
 void Client::refuse_old_controller(const grpc::ClientContext& context) const {
   const auto version = proto::told_wire_version(context.GetServerInitialMetadata());
   if (!version || *version >= proto::kOldestWireVersion) return;
@@ -181,11 +191,6 @@ void Client::refuse_old_controller(const grpc::ClientContext& context) const {
                                   std::to_string(*version) + " of the wire, and muster understands " +
                                   std::to_string(proto::kOldestWireVersion) +
                                   " and newer; upgrade musterd, or use the muster of its version");
-}
-
-grpc::Status Client::told_in_time(const grpc::Status& status, std::chrono::seconds limit) {
-  if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return status;
-  return {status.error_code(), duration_text(std::chrono::milliseconds(limit).count())};
 }
 
 bool Client::answers(const std::function<net::ProbedPort(const std::string& host, int port)>& as) const {

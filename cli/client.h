@@ -13,6 +13,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include "cli/cli_config.h"
 #include "controller/net/self_probe.h"
@@ -103,31 +104,28 @@ class Client {
 
   const std::string& address() const { return config_.address.value; }
   const Config& config() const { return config_; }
-  JobStub& jobs() { return *now_.load()->jobs; }
+  JobStub& jobs() { return stub<JobStub>(); }
+  AdminStub& admin() { return stub<AdminStub>(); }
   /// Goes to where the controller is now, if it has moved. Calls that are under way on the former connection end there.
   void follow_move();
 
   /// Adds the token and the version of the wire to a call.
   void authorize(grpc::ClientContext& context);
 
+  /// Calls a method of jobs() or admin() with this context.
+  using Ask = std::function<grpc::Status(grpc::ClientContext* context)>;
+  /// Lets `ask` make one call with this deadline. Returns how the call ended. If the deadline passed, the status tells
+  /// the limit in place of gRPC's words.
+  grpc::Status try_call(const Ask& ask, std::chrono::seconds limit = kCallLimit);
   /// Calls `method` with this deadline. Throws failure() if the call fails.
   template <typename Stub, typename Request, typename Response>
   Response call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request,
                 std::chrono::seconds limit = kCallLimit) {
     Response response;
-    const auto status = try_call(method, request, &response, limit);
+    const Ask ask = [&](auto* context) { return (stub<Stub>().*method)(context, request, &response); };
+    const auto status = try_call(ask, limit);
     if (!status.ok()) throw failure(status);
     return response;
-  }
-  template <typename Stub, typename Request, typename Response>
-  grpc::Status try_call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                        const Request& request, Response* response, std::chrono::seconds limit = kCallLimit) {
-    grpc::ClientContext context;
-    authorize(context);
-    context.set_deadline(std::chrono::system_clock::now() + limit);
-    const auto status = (stub<Stub>().*method)(&context, request, response);
-    refuse_old_controller(context);
-    return told_in_time(status, limit);
   }
 
   /// The message and the exit code for a failed call.
@@ -148,8 +146,6 @@ class Client {
   bool connect_once();
   /// Throws a Failure if the answer to a call tells that the controller is too old.
   void refuse_old_controller(const grpc::ClientContext& context) const;
-  /// The status. If the deadline passed, its text tells the limit in place of gRPC's words.
-  static grpc::Status told_in_time(const grpc::Status& status, std::chrono::seconds limit);
   /// Calls until there is an answer, at most ten seconds. Returns false if nobody listens any more.
   bool knock();
   bool is_listening() const;
@@ -157,11 +153,7 @@ class Client {
   bool answers(const std::function<net::ProbedPort(const std::string& host, int port)>& as) const;
   template <typename Stub>
   Stub& stub() {
-    if constexpr (std::is_same_v<Stub, JobStub>) {
-      return jobs();
-    } else {
-      return *now_.load()->admin;
-    }
+    return *std::get<std::unique_ptr<Stub>>(now_.load()->stubs);
   }
 
   Config config_;
@@ -169,8 +161,7 @@ class Client {
   std::string token_;
   struct Connection {
     std::shared_ptr<grpc::Channel> channel;
-    std::unique_ptr<JobStub> jobs;
-    std::unique_ptr<AdminStub> admin;
+    std::tuple<std::unique_ptr<JobStub>, std::unique_ptr<AdminStub>> stubs;
   };
   /// The newest last. Another thread may still call on a former one.
   std::deque<Connection> connections_;

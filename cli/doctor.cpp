@@ -170,7 +170,8 @@ void check_status(Client& client, const muster::v1::StatusResponse& status, std:
 std::string why_no_slurm(Client& client, const muster::v1::StatusResponse& status) {
   if (std::ranges::find(status.executors(), "slurm") != status.executors().end()) return {};
   muster::v1::ListPartitionsResponse partitions;
-  const auto answer = client.try_call(&AdminStub::ListPartitions, muster::v1::ListPartitionsRequest(), &partitions);
+  const auto answer =
+      client.try_call([&](auto* context) { return client.admin().ListPartitions(context, {}, &partitions); });
   return answer.error_code() == grpc::StatusCode::FAILED_PRECONDITION ? answer.error_message() : "";
 }
 

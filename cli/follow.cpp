@@ -246,7 +246,7 @@ StreamEnd wait_for_end(Client& client, std::int64_t job, muster::v1::Job* last,
         kLongestWatch);
     // The time may have been too short for one answer. Ask once more, since the job may have ended.
     if (end == StreamEnd::kTimedOut && last->id() == 0) {
-      client.try_call(&JobStub::Get, request, last);
+      client.try_call([&](auto* context) { return client.jobs().Get(context, request, last); });
     }
     if (end == StreamEnd::kTimedOut && is_ended(*last)) return StreamEnd::kComplete;
     if (end != StreamEnd::kComplete || is_ended(*last)) return end;

@@ -36,7 +36,7 @@ grpc::Status read_pages(Client& client, const JobQuery& query, Listing* listing)
   while (listing->jobs.size() < query.limit) {
     request.set_limit(std::min<std::uint32_t>(page, query.limit - static_cast<std::uint32_t>(listing->jobs.size())));
     muster::v1::ListResponse response;
-    const auto status = client.try_call(&JobStub::List, request, &response);
+    const auto status = client.try_call([&](auto* context) { return client.jobs().List(context, request, &response); });
     if (!status.ok()) return status;
     if (request.before_id() == 0) listing->total = response.total();
     for (auto& job : *response.mutable_jobs()) listing->jobs.push_back(std::move(job));

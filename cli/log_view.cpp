@@ -251,7 +251,7 @@ StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& ou
   printer.end();
   if (options.tell_empty && printer.nothing() && end == StreamEnd::kComplete) {
     // With follow the job may have started since.
-    client.try_call(&JobStub::Get, of_job(options.job), &job);
+    client.try_call([&](auto* context) { return client.jobs().Get(context, of_job(options.job), &job); });
     tell_nothing(job, options);
   }
   return end;

@@ -262,7 +262,8 @@ class Printer {
 MetricColumns columns_of(Client& client, const MetricsOptions& options) {
   MetricColumns columns(options.series);
   muster::v1::Job job;
-  const auto status = client.try_call(&JobStub::Get, of_job(options.job), &job);
+  const auto status =
+      client.try_call([&](auto* context) { return client.jobs().Get(context, of_job(options.job), &job); });
   if (!status.ok()) return columns;  // the stream will report the error
   std::vector<std::string> known;
   for (const auto& series : job.series()) known.push_back(series.name());

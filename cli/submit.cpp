@@ -49,15 +49,12 @@ void connect_patiently(Client& client) {
 
 /// Repeats the call until there is an answer. The request id keeps a lost answer from becoming a second job. Each try
 /// may take `limit`. Throws a Failure after kPatience.
-template <typename Call, typename Answer>
-Answer submit_surely(Client& client, grpc::Status (JobStub::*method)(grpc::ClientContext*, const Call&, Answer*),
-                     const Call& call, std::chrono::seconds limit = Client::kCallLimit) {
+void submit_surely(Client& client, const Client::Ask& submit, std::chrono::seconds limit = Client::kCallLimit) {
   Tries tries{Contact::Clock::now() + kPatience};
   connect_patiently(client);
   while (true) {
-    Answer answer;
-    const auto status = client.try_call(method, call, &answer, limit);
-    if (status.ok()) return answer;
+    const auto status = client.try_call(submit, limit);
+    if (status.ok()) return;
     ask_again(client, status, tries);
   }
 }
@@ -118,7 +115,8 @@ int submit_job(Session& session, const SubmitOptions& options, const Request& wa
   request.set_request_id(fresh_request_id());
   request.set_user(user_name());
   auto& client = session.client_to_be();
-  const auto response = submit_surely(client, &JobStub::Submit, request);
+  muster::v1::SubmitResponse response;
+  submit_surely(client, [&](auto* context) { return client.jobs().Submit(context, request, &response); });
   const auto id = response.job_id();
   print_answer(options, response, id);
   if (options.follow) return follow(client, spec, id);
@@ -192,7 +190,9 @@ int submit_sweep(Session& session, const SubmitOptions& options, const Request& 
                   "the sweep's jobs together are larger than 31 MiB; give it fewer values, or submit it in parts");
   }
   auto& client = session.client_to_be();
-  const auto response = submit_surely(client, &JobStub::SubmitSweep, call, kSweepLimit);
+  muster::v1::SubmitSweepResponse response;
+  submit_surely(
+      client, [&](auto* context) { return client.jobs().SubmitSweep(context, call, &response); }, kSweepLimit);
   print_answer(options, response, response.sweep());
   const auto parallel = request.parallel > 0 ? ", " + std::to_string(request.parallel) + " at a time" : "";
   std::cerr << "muster: submitted sweep " << response.sweep() << ": " << submitted_jobs_text(response) << parallel

@@ -188,7 +188,7 @@ void cancel_all(Client& client) {
     request.set_job_id(job.id());
     request.set_user(user_name());
     muster::v1::Job answer;
-    const auto status = client.try_call(&JobStub::Cancel, request, &answer);
+    const auto status = client.try_call([&](auto* context) { return client.jobs().Cancel(context, request, &answer); });
     // One that has ended meanwhile can't be cancelled, and need not be.
     if (!status.ok() && status.error_code() != grpc::StatusCode::FAILED_PRECONDITION) throw client.failure(status);
   }

@@ -1,6 +1,6 @@
 """Checks that each link of a page leads to a file that is there, and to a heading that is there. Links to other sites are left alone.
 Source files that ARCHITECTURE.md and the README of a folder name by their path are there, too: `base/fd.h` or, in a README, a file
-beside it.
+beside it. The files that a job passes (ARCHITECTURE.md, "From a job file to sbatch") are few, and each is entered from one above.
 
 Usage: check_links.py [ROOT]
 """
@@ -18,6 +18,10 @@ FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`([\w./{},-]+)`")
 SOURCE = re.compile(r"[^/]\.(?:cpp|h|cu|py|ts|tsx|mjs|sql|sh|cmake|md|toml|proto)$")
+WALK = re.compile(r"^## From a job file to sbatch$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+STATION = re.compile(r"^\| `([\w./]+)` \| (.+?) \| (.+?) \|$", re.MULTILINE)
+ENTRY = re.compile(r"`(\w+)`,( by its number,)? in `([\w./]+)`")
+MOST_STATIONS, MOST_FORMS = 15, 8
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 
 
@@ -61,8 +65,31 @@ def missing_files(root, page):
                 yield file
 
 
+def walk_of_a_job(root):
+    """What is wrong with the table of the files that a job passes."""
+    page = root / "ARCHITECTURE.md"
+    section = WALK.search(prose(page)) if page.is_file() else None
+    stations = STATION.findall(section[1]) if section else []
+    above, forms = [], set()
+    for file, entered, form in stations:
+        entry = ENTRY.fullmatch(entered)
+        if not entry and above:
+            yield f'{page.name}: {file}: want "`function`, in `file`", not "{entered}"'
+        elif entry and not entry[2] and entry[3] not in above:
+            yield f"{page.name}: {file} is entered from {entry[3]}, which is no file above it"
+        elif entry:
+            yield from (f"{page.name}: {place} does not name {entry[1]}()" for place in (file, entry[3])
+                        if (root / place).is_file() and f"{entry[1]}(" not in (root / place).read_text(encoding="utf-8"))
+        above.append(file)
+        forms.update(re.findall(r"`(\w+)`", form))
+    for what, count, most in (("files", len(set(above)), MOST_STATIONS), ("forms", len(forms), MOST_FORMS)):
+        if count > most:
+            yield f"{page.name}: a job passes {count} {what} on its way to sbatch; at most {most}"
+
+
 def violations(root):
     found = list(pages(root))
+    yield from walk_of_a_job(root)
     if not found:
         yield f"{root}: no pages found"
     for page in found:

@@ -2,193 +2,78 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <filesystem>
+#include <cstddef>
 #include <system_error>
 #include <utility>
 
+#include "agent/environment/rank_variables.h"
+#include "agent/watch/agent_files.h"
 #include "controller/common/changes.h"
+#include "controller/common/tokens.h"
+#include "controller/jobs/progress_watch.h"
+#include "spec/jobfile/job_keys.h"
+#include "spec/jobfile/run_file.h"
+#include "spec/jobfile/sbatch_words.h"
+#include "spec/jobfile/spec.h"
+#include "spec/variables.h"
 
 namespace actions {
 namespace {
 
-/// The pause before the store is asked again to take what it did not take.
-constexpr core::Millis kCompleteAgain{100};
+namespace variable = spec::variable;
 
-}  // namespace
+/// The text of the run file; empty: the job is no recipe.
+std::string run_text(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data) {
+  return spec.has_recipe() ? run_file(spec, job, data).dump(2) + "\n" : std::string();
+}
 
-std::vector<Outbox::Row> Outbox::read() {
-  auto stored = store_.pending_actions();
-  std::erase_if(stored, [](const Row& row) { return std::holds_alternative<core::RemoveFiles>(row.action); });
-  std::vector<std::int64_t> fresh;
-  std::set<std::int64_t> there;
-  std::lock_guard lock(mutex_);
-  for (auto& row : stored) {
-    there.insert(row.id);
-    if (rows_.contains(row.id) || to_complete_.contains(row.id)) continue;
-    fresh.push_back(row.id);
-    rows_.emplace(row.id, Entry{std::move(row)});
+/// The folder of prepared text that muster makes; empty: the job names its own, or needs none.
+std::string cache_folder(const muster::v1::JobSpec& spec, const common::DataFolder& data) {
+  const bool makes = spec.has_recipe() && !spec.recipe().values().contains("data.cache_folder");
+  return makes ? data.cache().string() : std::string();
+}
+
+/// Where the fence of a job is raised; empty for a checkpoint folder that a command names itself.
+std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data) {
+  const bool ours = spec.checkpoint().folder().empty();
+  return spec.has_recipe() || ours ? jobs::checkpoint_folder(spec, job, data) : std::filesystem::path();
+}
+
+/// Makes everything that must lie on disk before ranks start: folders, the raised fence, run.json. May be repeated.
+/// Throws std::system_error.
+void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const LaunchSettings& settings) {
+  const auto& data = settings.data;
+  const auto folder = fence_folder(spec, key.job, data);
+  const auto fencing = agent::watch::make_start({{key.job, key.number},
+                                                 data.attempt(key),
+                                                 data.logs(key),
+                                                 folder,
+                                                 data.run_file(key),
+                                                 run_text(spec, key.job, data),
+                                                 cache_folder(spec, data)});
+  if (fencing == agent::watch::Fencing::kRaisedAgain) {
+    spdlog::warn(
+        "job {} attempt {}: a rank of an older attempt holds the checkpoint folder {}; it was fenced all the "
+        "same",
+        key.job, key.number, folder.string());
   }
-  std::erase_if(rows_, [&](const auto& entry) { return !there.contains(entry.first) && !entry.second.under_way; });
-  spread_launching();
-  std::vector<Row> found;
-  for (const auto id : fresh) found.push_back(rows_.at(id).row);
-  return found;
+  if (spec.has_command()) jobs::note_checkpoint_files(spec, key, data);
 }
 
-// A job that was held and released has several starts of one attempt. What one of them may have started, all may have.
-void Outbox::spread_launching() {
-  std::set<core::JobId> launching;
-  for (const auto& [id, entry] : rows_) {
-    if (is_start(entry.row) && entry.row.state == store::ActionState::kLaunching) launching.insert(entry.row.job);
-  }
-  for (auto& [id, entry] : rows_) {
-    if (is_start(entry.row) && launching.contains(entry.row.job)) entry.row.state = store::ActionState::kLaunching;
-  }
+/// True if prepare_folders() may wait until the attempt starts: for a first attempt whose checkpoint folder is its
+/// job's own. Nobody else can write there. A folder that a job file names may be another job's, which the fence must
+/// tell before it starts (Launches::owner_of_folder). An older attempt must be fenced before the next is handed over.
+bool may_prepare_later(const muster::v1::JobSpec& spec, const core::AttemptKey& key) {
+  return key.number == 1 && spec.checkpoint().folder().empty();
 }
 
-std::vector<Outbox::Row> Outbox::rows() const {
-  std::vector<Row> all;
-  std::lock_guard lock(mutex_);
-  for (const auto& [id, entry] : rows_) all.push_back(entry.row);
-  return all;
+/// Leaves prepare_folders() to the executor.
+void prepare_later(const muster::v1::JobSpec& spec, const LaunchSettings& settings, executors::LaunchRequest& request) {
+  request.prepared = false;
+  request.run_file = run_text(spec, request.key.job, settings.data);
+  request.cache_folder = cache_folder(spec, settings.data);
 }
-
-bool Outbox::is_busy(const Row& row) const {
-  return is_start(row) && starting_.contains(row.job);
-}
-
-std::vector<Outbox::Row> Outbox::ready() const {
-  std::vector<Row> found;
-  std::set<core::JobId> held;
-  const auto now = clock_.monotonic();
-  std::lock_guard lock(mutex_);
-  for (auto at = rows_.rbegin(); at != rows_.rend(); ++at) {
-    const auto& entry = at->second;
-    if (is_hold(entry.row) && !held.insert(entry.row.job).second) continue;
-    if (!entry.under_way && now >= entry.not_before && !is_busy(entry.row)) found.push_back(entry.row);
-  }
-  std::ranges::reverse(found);
-  return found;
-}
-
-Outbox::Entry* Outbox::find(std::int64_t id) {
-  const auto found = rows_.find(id);
-  return found == rows_.end() ? nullptr : &found->second;
-}
-
-bool Outbox::begin(Row& row) {
-  std::lock_guard lock(mutex_);
-  auto* entry = find(row.id);
-  if (entry == nullptr || entry->under_way || is_busy(row)) return false;
-  entry->under_way = true;
-  row.state = entry->row.state;
-  row.share = entry->row.share;
-  if (is_start(row)) starting_.insert(row.job);
-  return true;
-}
-
-void Outbox::end(const Row& row) {
-  std::lock_guard lock(mutex_);
-  if (auto* entry = find(row.id)) entry->under_way = false;
-  if (is_start(row)) starting_.erase(row.job);
-}
-
-void Outbox::set_launching(const std::vector<store::LaunchingAction>& rows) {
-  if (rows.empty()) return;
-  store_.set_launching(rows);
-  std::lock_guard lock(mutex_);
-  for (const auto& [id, share] : rows) {
-    auto* entry = find(id);
-    if (entry == nullptr) continue;
-    entry->row.state = store::ActionState::kLaunching;
-    entry->row.share = share;
-  }
-  spread_launching();
-}
-
-bool Outbox::set_pending(Ids ids) {
-  {
-    std::lock_guard lock(mutex_);
-    std::erase_if(ids, [&](std::int64_t id) {
-      const auto* entry = find(id);
-      return entry == nullptr || entry->row.state == store::ActionState::kPending;
-    });
-  }
-  if (ids.empty()) return true;
-  try {
-    store_.set_actions(ids, store::ActionState::kPending);
-    std::lock_guard lock(mutex_);
-    for (const auto id : ids) {
-      if (auto* entry = find(id)) entry->row.state = store::ActionState::kPending;
-    }
-    return true;
-  } catch (const std::exception& error) {
-    spdlog::warn("launches that did not happen cannot be written down yet: {}", error.what());
-    return false;
-  }
-}
-
-bool Outbox::tick_off(const Ids& ids, const std::string& what) {
-  try {
-    if (!ids.empty()) store_.complete_actions(ids);
-  } catch (const std::exception& error) {
-    spdlog::warn("{} cannot be ticked off yet: {}", what, error.what());
-    return false;
-  }
-  std::lock_guard lock(mutex_);
-  for (const auto id : ids) {
-    rows_.erase(id);
-    to_complete_.erase(id);
-  }
-  return true;
-}
-
-void Outbox::complete(const Ids& ids) {
-  if (tick_off(ids, "finished actions")) return;
-  std::lock_guard lock(mutex_);
-  for (const auto id : ids) rows_.erase(id);
-  to_complete_.insert(ids.begin(), ids.end());
-}
-
-bool Outbox::complete_hold(const Row& row) {
-  Ids ids;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [id, entry] : rows_) {
-      if (id <= row.id && entry.row.job == row.job && is_hold(entry.row)) ids.push_back(id);
-    }
-  }
-  return tick_off(ids, "job " + std::to_string(row.job) + ": a hold");
-}
-
-void Outbox::complete_rest() {
-  Ids ids;
-  {
-    std::lock_guard lock(mutex_);
-    ids.assign(to_complete_.begin(), to_complete_.end());
-  }
-  complete(ids);
-}
-
-std::optional<core::Millis> Outbox::next_ready(core::Millis since) const {
-  std::optional<core::Millis> next;
-  std::lock_guard lock(mutex_);
-  if (!to_complete_.empty()) next = since + kCompleteAgain;
-  for (const auto& [id, entry] : rows_) {
-    if (entry.under_way || entry.not_before <= since) continue;
-    next = std::min(next.value_or(entry.not_before), entry.not_before);
-  }
-  return next;
-}
-
-void Outbox::pause(const Row& row, core::Millis pause) {
-  std::lock_guard lock(mutex_);
-  if (auto* entry = find(row.id)) entry->not_before = clock_.monotonic() + pause;
-}
-
-namespace {
 
 // True if the folder that gave this error may take writes later.
 bool may_heal(int error) {
@@ -202,30 +87,106 @@ std::string folder_problem(const std::system_error& e) {
 
 }  // namespace
 
+nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data) {
+  return jobfile::run_file(spec, jobs::checkpoint_folder(spec, job, data).string(), data.cache().string());
+}
+
+executors::SlurmWishes slurm_wishes(const muster::v1::JobSpec& spec) {
+  const auto& from = spec.slurm();
+  executors::SlurmWishes to;
+  to.options = jobfile::sbatch_options(spec);
+  to.output = jobfile::slurm_text(spec, "output");
+  to.array_parallelism = static_cast<std::uint32_t>(jobfile::slurm_whole(spec, "array_parallelism"));
+  to.setup.assign(from.setup().begin(), from.setup().end());
+  to.teardown.assign(from.teardown().begin(), from.teardown().end());
+  to.srun_args.assign(from.srun_args().begin(), from.srun_args().end());
+  to.health_check = executors::own_check(jobfile::slurm_text(spec, "health_check"));
+  return to;
+}
+
+executors::LaunchRequest asked_request(const muster::v1::JobSpec& spec) {
+  const auto& resources = spec.resources();
+  executors::LaunchRequest request;
+  request.job_name = spec.name();
+  request.nodes = resources.nodes();
+  request.ranks_per_node = resources.ranks_per_node();
+  request.wish = admission::wish_of(spec);
+  request.time_limit = core::Millis(resources.time_limit_ms());
+  request.stop_grace = core::Millis(resources.stop_grace_ms());
+  request.executor = spec.executor().empty() ? "auto" : spec.executor();
+  request.is_command = spec.has_command();
+  request.own_launcher = spec.launcher() == "own";
+  if (jobfile::is_batch(spec)) {
+    request.batch = {.of_node = resources.ranks_per_node(),
+                     .cpus_of_task = resources.cpus_per_rank(),
+                     .partition = jobfile::slurm_text(spec, "partition")};
+  }
+  request.slurm = slurm_wishes(spec);
+  for (const auto& [name, value] : spec.env()) request.env[name] = value;
+  return request;
+}
+
+executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
+                                        const LaunchSettings& settings) {
+  auto request = asked_request(spec);
+  const auto of_user = std::exchange(request.env, {});  // set last
+  request.key = key;
+  request.attempt_folder = settings.data.attempt(key).string();
+  request.fence_folder = fence_folder(spec, key.job, settings.data).string();
+  request.sweep = spec.sweep().sweep();
+  const auto& report = spec.report();
+  request.report = {report.checkpoints(), {report.log().begin(), report.log().end()}, report.tensorboard()};
+  request.working_folder = spec.working_folder().empty() ? settings.data.job(key.job).string() : spec.working_folder();
+  request.log_folder = settings.data.logs(key).string();
+  const auto run_path = settings.data.run_file(key).string();
+  if (spec.has_command()) {
+    request.argv.assign(spec.command().argv().begin(), spec.command().argv().end());
+  } else {
+    request.argv = {settings.worker_program.string(), "--run-file", run_path};
+    request.env[variable::kRunFile] = run_path;
+  }
+  request.base_env = agent::environment::login_environment();
+  for (const auto& [name, value] : spec.submitted_env()) request.base_env[name] = value;
+  if (spec.has_command() && !request.own_launcher && !request.batch) {
+    request.env.merge(agent::environment::torchelastic_variables(key.job, key.number, spec.requeue().max_failed()));
+  }
+  // Each attempt is a Slurm job of its own, which Slurm has never restarted.
+  if (request.batch && key.number > 1) request.env["SLURM_RESTART_COUNT"] = std::to_string(key.number - 1);
+  if (request.batch && spec.env().contains("SLURM_ARRAY_TASK_ID")) {
+    // The tasks of a script's array are one sweep, whose jobs have numbers in a row.
+    request.env["SLURM_ARRAY_JOB_ID"] = std::to_string(key.job - spec.sweep().index());
+  }
+  for (const auto& [name, value] : of_user) request.env[name] = value;
+  request.env[variable::kController] = settings.controller_address;
+  request.env[variable::kControllerFile] = settings.data.ready_file().string();
+  request.env[variable::kRankToken] = common::rank_token(settings.secret, key.job, key.number);
+  request.env[variable::kJobId] = std::to_string(key.job);
+  request.env[variable::kAttempt] = std::to_string(key.number);
+  request.env[variable::kAttemptFolder] = request.attempt_folder;
+  request.env[variable::kCheckpointFolder] = jobs::checkpoint_folder(spec, key.job, settings.data).string();
+  return request;
+}
+
 void Launches::perform(const std::vector<Outbox::Row>& batch) {
   std::vector<Launch> launches;
   for (const auto& row : batch) {
     launches.push_back({row, {row.job, std::get<core::StartAttempt>(row.action).attempt}, {}, {}, {}});
   }
   try {
-    launch(launches);
+    for (auto& each : launches) {
+      try {
+        prepare(each);
+      } catch (const std::exception& e) {
+        each = {each.row, each.key, {}, {}, executors::LaunchLater{.why = e.what(), .unsure = each.may_be_there()}};
+      }
+    }
+    ask(launches);
+    keep(launches);
   } catch (const std::exception& e) {
     spdlog::error("job {}: a launch failed and is tried again: {}", batch.front().job, e.what());
     for (auto& each : launches) each.later = executors::LaunchLater{.why = e.what(), .unsure = true};
   }
   finish(launches);
-}
-
-void Launches::launch(std::vector<Launch>& launches) {
-  for (auto& each : launches) {
-    try {
-      prepare(each);
-    } catch (const std::exception& e) {
-      each = {each.row, each.key, {}, {}, executors::LaunchLater{.why = e.what(), .unsure = each.may_be_there()}};
-    }
-  }
-  ask(launches);
-  keep(launches);
 }
 
 void Launches::prepare(Launch& launch) {
@@ -271,7 +232,8 @@ void Launches::plan(const core::Job& job, Launch& launch) {
   request.share = parts_.admission.share(job.id);
   request.sweep = parts_.admission.limits(job).empty() ? job.sweep.sweep : std::string();
   parts_.partitions.equip(request);
-  const bool may_wait = !request.sweep.empty() && may_prepare_later(*spec, key) && parts_.executor.prepares(request);
+  const bool may_wait =
+      !request.sweep.empty() && may_prepare_later(*spec, key) && parts_.executor.launcher(request).prepares();
   try {
     may_wait ? prepare_later(*spec, settings_, request) : prepare_folders(*spec, key, settings_);
   } catch (const std::system_error& e) {
@@ -289,7 +251,7 @@ void Launches::plan(const core::Job& job, Launch& launch) {
 std::optional<core::JobId> Launches::owner_of_folder(const muster::v1::JobSpec& spec, core::JobId job) const {
   const auto folder = fence_folder(spec, job, settings_.data);
   if (folder.empty() || spec.checkpoint().folder().empty()) return std::nullopt;
-  const auto fence = read_fence(folder);
+  const auto fence = agent::watch::read_fence(folder);
   if (!fence || fence->job == 0 || fence->job == job) return std::nullopt;
   // A copied folder, or one of another musterd, names a job that has a folder elsewhere here.
   const auto other = parts_.event_log.job(fence->job);
@@ -303,7 +265,9 @@ std::optional<core::JobId> Launches::owner_of_folder(const muster::v1::JobSpec& 
 
 std::optional<executors::LaunchAnswer> Launches::look(const core::AttemptKey& key) {
   const auto spec = parts_.specs.get(key.job);
-  return spec == nullptr ? std::nullopt : parts_.executor.withdraw(launch_request(*spec, key, settings_));
+  if (spec == nullptr) return std::nullopt;
+  const auto request = launch_request(*spec, key, settings_);
+  return parts_.executor.launcher(request).withdraw(request);
 }
 
 void Launches::ask(std::vector<Launch>& launches) {
@@ -325,11 +289,9 @@ void Launches::ask(std::vector<Launch>& launches) {
     for (auto* each : asked) each->answer = executors::LaunchLater{.why = e.what(), .unsure = each->may_be_there()};
     return;
   }
-  if (asked.size() == 1) {
-    asked.front()->answer = parts_.executor.launch(requests.front());
-    return;
-  }
-  auto answers = parts_.executor.launch_all(requests);
+  executors::AttemptLauncher* launcher = nullptr;  // of all of them: several wait in one queue
+  for (const auto& request : requests) launcher = &parts_.executor.launcher(request);
+  auto answers = launcher->launch_all(requests);
   for (std::size_t i = 0; i < answers.size(); ++i) asked[i]->answer = std::move(answers[i]);
 }
 

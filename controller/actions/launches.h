@@ -1,25 +1,50 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "controller/actions/launch_plan.h"
 #include "controller/admission/admission.h"
 #include "controller/common/clock.h"
+#include "controller/common/data_folder.h"
 #include "controller/executors/executor.h"
 #include "controller/jobs/event_log.h"
 #include "controller/jobs/specs.h"
 #include "controller/partitions/partitions.h"
 #include "controller/store/store.h"
+#include "muster/v1/job.pb.h"
 
 namespace actions {
+
+/// Settings that all launches of this controller have in common.
+struct LaunchSettings {
+  common::DataFolder data{""};
+  std::filesystem::path worker_program;
+  std::string controller_address;  // host:port, for ranks
+  std::string secret;              // of the store: rank tokens derive from it
+};
+
+/// The file that muster-worker reads, format 1: name, recipe, model, data, train, checkpoint, fsdp; values that the
+/// spec leaves out are left out, but for the folders.
+nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data);
+
+executors::SlurmWishes slurm_wishes(const muster::v1::JobSpec& spec);
+
+/// Pure: what a job asks for, for Executor::unfit(): executor, resources, the scheduler's wishes and the user's own
+/// variables. A sweep asks for it ten thousand times.
+executors::LaunchRequest asked_request(const muster::v1::JobSpec& spec);
+
+/// Pure: the same for the same attempt, however often it is asked for.
+executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
+                                        const LaunchSettings& settings);
 
 /// The store's outbox, and how far each of its actions is. RemoveFiles is left out (see JobRemover). Thread-safe; the
 /// store is never asked under the lock.
@@ -106,7 +131,7 @@ class Launches {
 
   void start(LaunchSettings settings) { settings_ = std::move(settings); }
   /// Starts whose jobs have their slots, or that have nothing to start any more. Of several all are first attempts of
-  /// one sweep. Never throws.
+  /// one sweep, for one executor. Never throws.
   void perform(const std::vector<Outbox::Row>& batch);
   /// Adds to each request the nodes that were lost lately, as before every launch.
   void leave_out_lost_nodes(std::vector<executors::LaunchRequest>& requests) const;
@@ -122,7 +147,6 @@ class Launches {
     std::optional<executors::LaunchLater> later;      // when to try again; nullopt: it is over
     bool may_be_there() const { return row.state == store::ActionState::kLaunching; }
   };
-  void launch(std::vector<Launch>& launches);
   /// Finds out what to ask, or what the answer is without that.
   void prepare(Launch& launch);
   /// Finds out what to ask, or why that can't be.

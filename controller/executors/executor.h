@@ -173,7 +173,7 @@ struct LaunchRequest {
   std::vector<std::string> exclude_nodes;  // lost lately
   SlurmWishes slurm;
   spec::ReportSources report;
-  bool prepared = true;      // what must lie on disk before the ranks start is there; see Executor::prepares()
+  bool prepared = true;      // what must lie on disk before the ranks start is there; see AttemptLauncher::prepares()
   std::string run_file;      // else: the text of the file that MUSTER_RUN_FILE names; empty: there is none
   std::string cache_folder;  // else: the folder of prepared text; empty: none is needed
   std::optional<core::MachineShare> share = {};  // what it was given of musterd's own machine
@@ -294,9 +294,29 @@ std::string telling_check(const std::string& check, std::string_view whose = {})
 /// A check that is the job file's own, with its failure told so: others are not kept from the node.
 std::string own_check(const std::string& check);
 
+/// The part of an executor that starts attempts. It is asked directly, however many executors there are.
+class AttemptLauncher {
+ public:
+  virtual ~AttemptLauncher() = default;
+  virtual LaunchAnswer launch(const LaunchRequest& request) = 0;
+  /// Launches several attempts of one sweep like launch(); the answers come in order. A launcher that can hands them
+  /// over together.
+  virtual std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) {
+    std::vector<LaunchAnswer> answers;
+    for (const auto& request : requests) answers.push_back(launch(request));
+    return answers;
+  }
+  /// True if launch_all() makes what must lie on disk before the ranks of an attempt start, where that is not done yet
+  /// (LaunchRequest::prepared): see agent/watch/agent_files.h. An attempt that waits for its turn then costs no files.
+  virtual bool prepares() const { return false; }
+  /// The attempt, which launch() was asked for, is not to start any more. The answer of that launch() where there is,
+  /// or may be, an attempt already; nullopt: there surely is none. Nothing is started.
+  virtual std::optional<LaunchAnswer> withdraw(const LaunchRequest&) { return std::nullopt; }
+};
+
 /// Starts, stops and follows attempts. Contract (one suite for every executor):
-/// - launch() is idempotent by key: if the attempt was started before (by this process or an earlier one that crashed),
-///   it is found, not started again.
+/// - launch() of its launcher is idempotent by key: if the attempt was started before (by this process or an earlier
+///   one that crashed), it is found, not started again.
 /// - after a restart, adopt() finds a launched attempt again: its later facts arrive, those missed meanwhile too. If
 ///   nothing is left of it, AttemptGone arrives.
 /// - RankExited arrives once for each rank that ended, within milliseconds of its end.
@@ -319,21 +339,8 @@ class Executor {
   virtual std::vector<Unfit> unfit(const LaunchRequest&) const { return {}; }
   /// Before any other call. Facts may arrive from then on.
   virtual void start(FactSink sink) = 0;
-  virtual LaunchAnswer launch(const LaunchRequest& request) = 0;
-  /// Launches several attempts of one sweep like launch(); the answers come in order. An executor that can hands them
-  /// over together.
-  virtual std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) {
-    std::vector<LaunchAnswer> answers;
-    for (const auto& request : requests) answers.push_back(launch(request));
-    return answers;
-  }
-  /// True if launch_all() makes what must lie on disk before the ranks of this attempt start, where that is not done
-  /// yet (LaunchRequest::prepared): see agent/watch/agent_files.h. An attempt that waits for its turn then costs no
-  /// files.
-  virtual bool prepares(const LaunchRequest&) const { return false; }
-  /// The attempt, which launch() was asked for, is not to start any more. The answer of that launch() where there is,
-  /// or may be, an attempt already; nullopt: there surely is none. Nothing is started.
-  virtual std::optional<LaunchAnswer> withdraw(const LaunchRequest&) { return std::nullopt; }
+  /// Who launches this attempt. Whoever asks is about to launch it, or to withdraw that.
+  virtual AttemptLauncher& launcher(const LaunchRequest& request) = 0;
   /// True if something of an attempt that is not to run may still do so, after a stop. Where a scheduler ends it, the
   /// attempt has nothing of musterd's own machine, and the answer is no.
   virtual bool is_there(const core::AttemptKey&) { return false; }
@@ -377,9 +384,10 @@ class Executor {
   virtual void shutdown() = 0;
 };
 
-/// Local processes and Slurm behind one executor: each attempt goes where its job file says, "auto" to Slurm, and later
-/// calls about it go to the same one. Thread-safe as the two are, which must outlive it. Of attempts that were launched
-/// or adopted it remembers the executor. Beyond `remembered` of them, those that are over are forgotten.
+/// Local processes and Slurm behind one executor: each attempt has the launcher that its job file names, "auto" that of
+/// Slurm, and later calls about it go to the same executor. Thread-safe as the two are, which must outlive it. Of
+/// attempts that were launched or adopted it remembers the executor. Beyond `remembered` of them, those that are over
+/// are forgotten.
 std::unique_ptr<Executor> make_routing_executor(Executor& local, Executor& slurm, std::size_t remembered = 100'000);
 
 }  // namespace executors

@@ -27,31 +27,11 @@ class RoutingExecutor : public Executor {
   void start(FactSink sink) override { both(&Executor::start, sink); }
   void shutdown() override { both(&Executor::shutdown); }
 
-  LaunchAnswer launch(const LaunchRequest& request) override { return launch_all({request}).front(); }
-  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override {
-    std::vector<LaunchAnswer> answers(requests.size());
-    for (Executor* executor : {&local_, &slurm_}) {
-      std::vector<LaunchRequest> theirs;
-      std::vector<std::size_t> places;
-      for (std::size_t i = 0; i < requests.size(); ++i) {
-        if (&chosen(requests[i].executor) != executor) continue;
-        theirs.push_back(requests[i]);
-        places.push_back(i);
-      }
-      if (theirs.empty()) continue;
-      for (const auto& request : theirs) remember(request.key, *executor);
-      forget_ended(theirs.size());
-      auto some = executor->launch_all(theirs);
-      for (std::size_t i = 0; i < places.size(); ++i) answers[places[i]] = std::move(some[i]);
-    }
-    return answers;
-  }
-  bool prepares(const LaunchRequest& request) const override { return chosen(request.executor).prepares(request); }
-  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override {
+  AttemptLauncher& launcher(const LaunchRequest& request) override {
     Executor& owner = chosen(request.executor);
-    auto answer = owner.withdraw(request);
-    if (answer) remember(request.key, owner);
-    return answer;
+    remember(request.key, owner);
+    forget_ended();
+    return owner.launcher(request);
   }
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override {
     Executor& owner = attempt.scheduler_job ? slurm_ : local_;
@@ -126,14 +106,14 @@ class RoutingExecutor : public Executor {
     const auto found = owners_.find(key);
     return found == owners_.end() ? nullptr : found->second;
   }
-  // Makes room after so many launches. Twice as many as have come are looked at, in turns: a launch costs the same
-  // however many are remembered, and those that are over go faster than others come.
-  void forget_ended(std::size_t launched) {
+  // Makes room for one more. Two are looked at, in turns: a launch costs the same however many are remembered, and
+  // those that are over go faster than others come.
+  void forget_ended() {
     std::vector<core::AttemptKey> over;
     {
       std::lock_guard lock(mutex_);
       if (!is_over_ || owners_.size() <= remembered_) return;
-      for (auto left = std::min(2 * launched, owners_.size()); left > 0; --left) {
+      for (auto left = std::min<std::size_t>(2, owners_.size()); left > 0; --left) {
         auto next = owners_.upper_bound(looked_at_);
         if (next == owners_.end()) next = owners_.begin();
         over.push_back(looked_at_ = next->first);

@@ -55,6 +55,17 @@ class JobTable {
 /// The name of the sweep whose first job this is: "s12".
 std::string sweep_name(core::JobId first);
 
+/// Job, type, attempt and subject: two facts with the same key are one.
+using FactKey = std::tuple<core::JobId, std::size_t, core::AttemptNumber, std::string>;
+/// nullopt: no two of these facts are the same. Each is told once, and may be undone and told again while the first one
+/// is still being written.
+std::optional<FactKey> fact_key(core::JobId job, const core::EventBody& body);
+/// True if the job's history holds the fact already. An executor tells a new controller what it told the one before.
+bool is_known_fact(const core::Job& job, const core::EventBody& body);
+/// True if the fact belongs to an attempt whose launch is not recorded yet. A rank may end before its launch is
+/// recorded.
+bool is_early_fact(const core::Job& job, const core::EventBody& body);
+
 /// The single writer of events. Takes (job, event) from any thread, folds it with core::apply and groups what waits
 /// into one transaction: one fsync serves many. Answers come after the fsync, publish() before the answers.
 ///
@@ -155,13 +166,8 @@ class EventLog {
     std::vector<Submission> submissions = {};  // the first one's request_id stands for all
     std::vector<core::JobId> jobs = {};        // a request of several, rather than of `job`
   };
-  // (job, type, attempt, subject): what makes two facts equal.
-  using FactKey = std::tuple<core::JobId, std::size_t, core::AttemptNumber, std::string>;
   struct Group;
 
-  /// nullopt: no two of these facts are the same. Each is told once, and may be undone and told again while the first
-  /// one is still being written.
-  static std::optional<FactKey> key_of(const Entry& entry);
   std::shared_future<Result> enqueue(Entry entry);
   Result ask_people(Entry entry);
   template <typename Part>

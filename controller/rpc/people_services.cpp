@@ -162,9 +162,6 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
     return as_user(context, request.user(),
                    [&] { return answer((controller_.*how)(request.job_id(), request.user()), response); });
   }
-  static grpc::Status first_of(grpc::Status first, grpc::Status second) {
-    return first.ok() ? std::move(second) : std::move(first);
-  }
   /// Checks the token, and begins to tell what `source` says.
   template <typename Message>
   grpc::ServerWriteReactor<Message>* follow(grpc::CallbackServerContext& context, Rest rest,
@@ -178,8 +175,8 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
   grpc::ServerWriteReactor<Message>* follow_as(grpc::CallbackServerContext& context, const std::string& user, Rest rest,
                                                std::unique_ptr<Source<Message>> source) {
     if (user.size() <= kMaxUser) return follow(context, rest, std::move(source));
-    return new RefusedFollower<Message>(
-        first_of(callers_.check_person(context), too_long("user", user.size(), kMaxUser)));
+    const auto status = callers_.check_person(context);
+    return new RefusedFollower<Message>(status.ok() ? too_long("user", user.size(), kMaxUser) : status);
   }
 
   service::Controller& controller_;

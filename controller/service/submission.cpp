@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "controller/actions/launch_plan.h"
+#include "controller/actions/launches.h"
 #include "controller/common/clock.h"
 #include "controller/common/tokens.h"
 #include "controller/service/job_changes.h"

@@ -5,7 +5,6 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "controller/actions/launch_plan.h"
 #include "controller/core/apply.h"
 #include "controller/service/part_views.h"
 #include "spec/jobfile/job_keys.h"

@@ -209,7 +209,8 @@ TEST(Usage, ALateAnswerIsSaidToBeAsLateAsItIs) {
   grpc::Status status;
   fake.with([&](FakeState&) {  // the server's answer waits for this lock
     muster::v1::ListResponse response;
-    status = client.try_call(&cli::JobStub::List, muster::v1::ListRequest(), &response, std::chrono::seconds(1));
+    status = client.try_call([&](auto* context) { return client.jobs().List(context, {}, &response); },
+                             std::chrono::seconds(1));
   });
   EXPECT_THAT(client.failure(status).what(), HasSubstr("has not answered in 1s: look at its log"));
 }

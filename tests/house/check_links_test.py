@@ -37,6 +37,31 @@ class CheckLinks(unittest.TestCase):
         self.assertEqual(self.check(tree | wrong), (1, ["ARCHITECTURE.md: names base/fd.py, which is not there",
                                                         "base/README.md: names gone.h, which is not there"]))
 
+    def walk(self, rows, files):
+        table = "".join(f"| `{file}` | {entered} | `{form}` |\n" for file, entered, form in rows)
+        return self.check(files | {"ARCHITECTURE.md": f"## From a job file to sbatch\n\n| file | entered by | forms |\n|---|---|---|\n{table}\n## B\n"})
+
+    def test_a_job_passes_few_files_and_each_is_entered_from_one_above(self):
+        files = {"a.cpp": "read(x);", "b.cpp": "int read(int x) { send(x); }", "c.cpp": "void send(int) {}", "d.cpp": "send(1);"}
+        rows = [("a.cpp", "the command line", "TOML"), ("b.cpp", "`read`, in `a.cpp`", "JobSpec"), ("c.cpp", "`send`, in `b.cpp`", "JSON")]
+        self.assertEqual(self.walk(rows, files), (0, []))
+        self.assertEqual(self.walk(rows[:2] + [("c.cpp", "`send`, by its number, in `d.cpp`", "JSON")], files), (0, []))
+        self.assertEqual(self.walk(rows[:2] + [("c.cpp", "`send`, in `d.cpp`", "JSON")], files),
+                         (1, ["ARCHITECTURE.md: c.cpp is entered from d.cpp, which is no file above it"]))
+        self.assertEqual(self.walk(rows[:2] + [("c.cpp", "`send`, in `a.cpp`", "JSON")], files), (1, ["ARCHITECTURE.md: a.cpp does not name send()"]))
+        self.assertEqual(self.walk(rows[:2] + [("c.cpp", "b.cpp", "JSON")], files),
+                         (1, ['ARCHITECTURE.md: c.cpp: want "`function`, in `file`", not "b.cpp"']))
+
+    def test_a_longer_walk_of_a_job_is_told(self):
+        files = {f"f{i}.cpp": "go();" for i in range(16)}
+        rows = [(f"f{i}.cpp", f"`go`, in `f{max(i - 1, 0)}.cpp`", f"form{i % 8}") for i in range(16)]
+        rows[0] = ("f0.cpp", "the command line", "form0")
+        self.assertEqual(self.walk(rows[:15], files), (0, []))
+        self.assertEqual(self.walk(rows, files), (1, ["ARCHITECTURE.md: a job passes 16 files on its way to sbatch; at most 15"]))
+        rows[1] = rows[1][:2] + ("form8",)
+        rows[9] = rows[9][:2] + ("form9",)
+        self.assertEqual(self.walk(rows[:15], files)[1], ["ARCHITECTURE.md: a job passes 9 forms on its way to sbatch; at most 8"])
+
     def test_an_empty_tree_is_no_success(self):
         self.assertEqual(self.check({})[0], 1)
 

@@ -78,7 +78,7 @@ Launch launch_of(const LaunchRequest& request, const std::string& program, std::
 }
 
 /// Ranks as processes of this machine: see make_local_executor().
-class LocalExecutor : public Executor {
+class LocalExecutor : public Executor, public AttemptLauncher {
  public:
   explicit LocalExecutor(LocalOptions options)
       : options_(std::move(options)), machine_(options_.machine), work_(io_.get_executor()) {}
@@ -107,6 +107,7 @@ class LocalExecutor : public Executor {
     if (machine_sink_) machine_sink_();
   }
   void set_machine_sink(std::function<void()> changed) override { machine_sink_ = std::move(changed); }
+  AttemptLauncher& launcher(const LaunchRequest&) override { return *this; }
   LaunchAnswer launch(const LaunchRequest& request) override {
     const auto failed = [&](const std::string& reason, bool retryable) {
       return core::AttemptLaunchFailed{request.key.number, reason, retryable};

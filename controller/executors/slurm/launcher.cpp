@@ -3,11 +3,9 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <system_error>
+#include <utility>
 
-#include "base/durable_file.h"
-#include "base/numbers.h"
-#include "controller/common/data_folder.h"
+#include "controller/executors/slurm/poller.h"
 #include "slurm/host_list.h"
 #include "spec/variables.h"
 
@@ -145,15 +143,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "12.3".
-std::string key_text(const core::AttemptKey& key) {
-  return std::to_string(key.job) + "." + std::to_string(key.number);
-}
-
 constexpr std::uint64_t kMostElements = 1000;  // in one array
 
 constexpr core::Millis kAskAgain{10'000};
-constexpr const char* kSetComment = "set.";  // in the comment of an array
 
 bool is_refused(const Submitter::Outcome& outcome, ::slurm::Refusal kind) {
   const auto* refused = std::get_if<::slurm::Refused>(&outcome);
@@ -178,170 +170,95 @@ std::vector<LaunchRequest> members_of(const std::vector<LaunchRequest>& requests
   return members;
 }
 
-std::string comment_prefix(const std::string& store_name) {
-  return "muster:" + store_name + ":";
-}
-
-/// The key of "<prefix>12.3"; nullopt: the text is nothing of the kind.
-std::optional<core::AttemptKey> key_after(const std::string& prefix, const std::string& text) {
-  if (!text.starts_with(prefix)) return std::nullopt;
-  const auto rest = std::string_view(text).substr(prefix.size());
-  const auto dot = rest.find('.');
-  if (dot == std::string_view::npos) return std::nullopt;
-  const auto job = base::whole_number<core::JobId>(rest.substr(0, dot));
-  const auto number = base::whole_number<core::AttemptNumber>(rest.substr(dot + 1));
-  return job && number ? std::optional(core::AttemptKey{*job, *number}) : std::nullopt;
-}
-
 }  // namespace
 
-fs::path ArraySets::folder_of(const core::AttemptKey& first) const {
-  return folder_ / (std::string(common::DataFolder::kSetStart) + key_text(first));
-}
-
-// Under the lock.
-void ArraySets::list_once() {
-  if (listed_) return;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
-    const auto first = common::DataFolder::first_job_of_set(entry->path().filename().native());
-    if (first) unread_.emplace(*first, entry->path());
-  }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    unread_.clear();
-    throw std::system_error(error, folder_.string());
-  }
-  listed_ = true;
-}
-
-void ArraySets::read(const fs::path& folder) {
-  const auto members = read_set_file(folder / kSetFile);
-  for (std::uint32_t i = 0; i < members.size(); ++i) {
-    if (members[i].job != 0) places_.insert_or_assign(members[i], agent::protocol::ElementPlace{folder.string(), i});
-  }
-}
-
-std::optional<agent::protocol::ElementPlace> ArraySets::find(const core::AttemptKey& key) {
-  std::lock_guard lock(mutex_);
-  if (const auto found = places_.find(key); found != places_.end()) return found->second;
-  list_once();
-  const auto end = unread_.upper_bound(key.job);
-  for (auto at = unread_.upper_bound(key.job - core::kMostSweepJobs); at != end;) {
-    read(at->second);
-    at = unread_.erase(at);
-  }
-  const auto found = places_.find(key);
-  return found == places_.end() ? std::nullopt : std::optional(found->second);
-}
-
-std::optional<SubmissionRecord> ArraySets::record_of(const core::AttemptKey& key) {
-  const auto place = find(key);
-  auto record = place ? read_record(place->set_folder) : std::nullopt;
-  if (!record) return std::nullopt;
-  record->set_folder = place->set_folder;
-  record->index = place->index;
-  return record;
-}
-
-void ArraySets::write(const std::vector<LaunchRequest>& members, bool forward_signals) {
-  const auto folder = folder_of(members.front().key);
-  std::lock_guard lock(mutex_);
-  list_once();
-  // Whatever it was, nobody is in it any more.
-  std::erase_if(unread_, [&](const auto& entry) { return entry.second == folder; });
-  drop(folder);
-  write_set_files(folder, members, forward_signals);
-  for (std::uint32_t i = 0; i < members.size(); ++i) {
-    places_.insert_or_assign(members[i].key, agent::protocol::ElementPlace{folder.string(), i});
-  }
-}
-
-void ArraySets::forget(const fs::path& folder) {
-  std::lock_guard lock(mutex_);
-  drop(folder);
-  bool any = false;
-  for (const auto* name : {kSetFile, agent::protocol::kSetLaunchFile}) any = fs::remove(folder / name) || any;
-  if (any) base::sync_folder(folder);
-}
-
-// Under the lock.
-void ArraySets::drop(const fs::path& folder) {
-  std::erase_if(places_, [&](const auto& entry) { return entry.second.set_folder == folder.string(); });
-}
-
-Launcher::Launcher(::slurm::Scheduler& scheduler, common::Clock& clock, const SlurmOptions& options, ListJobs list)
+Launcher::Launcher(::slurm::Scheduler& scheduler, common::Clock& clock, const SlurmOptions& options,
+                   AttemptTable& table, ListJobs list)
     : scheduler_(scheduler),
+      clock_(clock),
       options_(options),
-      prefix_(comment_prefix(options.store_name)),
+      table_(table),
       task_{options.agent_program.string(), options.agent_libraries},
       submitter_(scheduler, clock, std::move(list)),
       sets_(options.root / "slurm") {}
 
-std::string Launcher::comment_of(const core::AttemptKey& key) const {
-  return prefix_ + key_text(key);
-}
-
-std::optional<core::AttemptKey> Launcher::key_of(const std::string& comment) const {
-  return key_after(prefix_, comment);
-}
-
-std::optional<CommentName> read_comment(const std::string& store_name, const std::string& comment) {
-  const auto prefix = comment_prefix(store_name);
-  if (const auto key = key_after(prefix, comment)) return CommentName{*key, false};
-  const auto first = key_after(prefix + kSetComment, comment);
-  return first ? std::optional(CommentName{*first, true}) : std::nullopt;
-}
-
-std::string Launcher::comment_of_set(const core::AttemptKey& first) const {
-  return prefix_ + kSetComment + key_text(first);
-}
-
-std::optional<std::filesystem::path> Launcher::set_of(const std::string& comment) const {
-  const auto first = key_after(prefix_ + kSetComment, comment);
-  return first ? std::optional(sets_.folder_of(*first)) : std::nullopt;
-}
-
-std::optional<SubmissionRecord> Launcher::record_of(const core::AttemptKey& key,
-                                                    const std::filesystem::path& attempt_folder) {
-  // An earlier musterd has written one for each element of an array, too.
-  auto record = read_record(attempt_folder);
-  if (!record) record = sets_.record_of(key);
-  if (record) return record;
-  // An element that has begun tells so itself, also where its place in the array has been given to another.
-  const auto place = element_place(attempt_folder);
-  if (!place) return std::nullopt;
-  record = read_record(place->set_folder).value_or(SubmissionRecord{});
-  record->set_folder = place->set_folder;
-  record->index = place->index;
-  return record;
+SubmissionRecord Launcher::record_to_follow(const core::AttemptKey& key, const std::filesystem::path& attempt_folder) {
+  if (auto record = sets_.record_of(key, attempt_folder)) return *std::move(record);
+  SubmissionRecord none;
+  none.comment = comment_of(options_.store_name, {key});
+  return none;
 }
 
 bool Launcher::may_be_submitted(const LaunchRequest& request) {
   try {
     return on_slurm::may_be_submitted(request.attempt_folder) ||
-           record_of(request.key, request.attempt_folder).has_value();
+           sets_.record_of(request.key, request.attempt_folder).has_value();
   } catch (const std::exception&) {
     return true;
   }
 }
 
-// Returns the record as record_of() does, or one that names an array whose submission was never begun.
-std::optional<SubmissionRecord> Launcher::prepared(const core::AttemptKey& key,
-                                                   const std::filesystem::path& attempt_folder) {
-  auto record = record_of(key, attempt_folder);
-  const auto place = record ? std::nullopt : sets_.find(key);
-  if (!place) return record;
-  record.emplace();
-  record->set_folder = place->set_folder;
-  record->index = place->index;
-  return record;
+std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>& requests) {
+  table_.locked([&](AttemptTable::State& state) {
+    for (const auto& request : requests) state.launching.insert(request.key);
+    ++state.begun;
+  });
+  Answers answers;
+  try {
+    answers = hand_over(requests);
+  } catch (const std::exception& error) {
+    answers.clear();
+    for (const auto& request : requests) {
+      answers.emplace_back(LaunchLater{.why = error.what(), .unsure = may_be_submitted(request)});
+    }
+  }
+  for (std::size_t i = 0; i < requests.size(); ++i) take(requests[i], answers[i]);
+  return answers;
 }
 
-std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>& requests) {
+std::optional<LaunchAnswer> Launcher::withdraw(const LaunchRequest& request) {
+  std::optional<LaunchAnswer> answer;
+  try {
+    answer = look(request);
+  } catch (const std::exception& error) {
+    answer = LaunchLater{.why = error.what(), .unsure = true};
+  }
+  if (answer) {
+    take(request, *answer);
+  } else {
+    table_.locked([&](AttemptTable::State& state) { state.later.erase(request.key); });
+  }
+  return answer;
+}
+
+// The table has what became of a launch before anybody hears of the answer.
+void Launcher::take(const LaunchRequest& request, LaunchAnswer& answer) {
+  try {
+    if (auto* launched = std::get_if<core::AttemptLaunched>(&answer)) {
+      const auto record = record_to_follow(request.key, request.attempt_folder);
+      launched->time_limit = record.time_limit;
+      table_.follow({request.key, request.ranks(), request.ranks_of_node(), false, false, request.stop_grace},
+                    launched->scheduler_job, request.attempt_folder, record, clock_.wall(), clock_.monotonic());
+    }
+  } catch (const std::exception& error) {
+    answer = LaunchLater{.why = error.what(), .unsure = true};
+  }
+  table_.locked([&](AttemptTable::State& state) {
+    state.launching.erase(request.key);
+    if (const auto* later = std::get_if<LaunchLater>(&answer)) {
+      state.later[request.key] = later->why;
+    } else {
+      state.later.erase(request.key);
+    }
+  });
+  table_.wake();
+}
+
+Launcher::Answers Launcher::hand_over(const std::vector<LaunchRequest>& requests) {
   Answers answers(requests.size(), LaunchLater{"not tried"});
   std::vector<std::size_t> of_sets;
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    const auto record = prepared(requests[i].key, requests[i].attempt_folder);
+    const auto record = sets_.prepared(requests[i].key, requests[i].attempt_folder);
     if (record ? record->set_folder.empty() : requests.size() == 1) {
       answers[i] = answer(requests[i].key, submit({requests[i]}), std::nullopt);
     } else {
@@ -369,7 +286,7 @@ std::vector<std::size_t> Launcher::look_for_sets(const std::vector<LaunchRequest
   std::map<std::string, Known> known;  // by folder
   for (const auto i : indices) {
     const auto& request = requests[i];
-    const auto record = prepared(request.key, request.attempt_folder);
+    const auto record = sets_.prepared(request.key, request.attempt_folder);
     if (record && !known.contains(record->set_folder)) {
       known.emplace(record->set_folder, look_for_set(record->set_folder));
     }
@@ -396,8 +313,8 @@ std::optional<LaunchAnswer> Launcher::earlier(const LaunchRequest& request, cons
   return std::nullopt;
 }
 
-std::optional<LaunchAnswer> Launcher::withdraw(const LaunchRequest& request) {
-  const auto record = prepared(request.key, request.attempt_folder);
+std::optional<LaunchAnswer> Launcher::look(const LaunchRequest& request) {
+  const auto record = sets_.prepared(request.key, request.attempt_folder);
   if (!record) return std::nullopt;
   if (record->set_folder.empty()) {
     const auto outcome = submitter_.look(request.attempt_folder);
@@ -447,13 +364,13 @@ Submitter::Outcome Launcher::submit_once(const std::vector<LaunchRequest>& membe
   const auto& first = members.front();
   if (members.size() == 1) {
     write_launch_file(first, forwards_signals());
-    return submitter_.submit(first.attempt_folder, new_record(first, comment_of(first.key)), ::slurm::render(script),
-                             first.base_env);
+    return submitter_.submit(first.attempt_folder, new_record(first, comment_of(options_.store_name, {first.key})),
+                             ::slurm::render(script), first.base_env);
   }
   const auto folder = sets_.folder_of(first.key);
   sets_.write(members, forwards_signals());
-  auto outcome =
-      submitter_.submit(folder, new_record(first, comment_of_set(first.key)), ::slurm::render(script), first.base_env);
+  auto outcome = submitter_.submit(folder, new_record(first, comment_of(options_.store_name, {first.key, true})),
+                                   ::slurm::render(script), first.base_env);
   if (!std::holds_alternative<::slurm::Refused>(outcome)) return outcome;
   // Smaller arrays and single jobs need not look for this array.
   sets_.forget(folder);
@@ -465,8 +382,9 @@ Submitter::Outcome Launcher::submit_once(const std::vector<LaunchRequest>& membe
 
 ::slurm::BatchScript Launcher::script_of(const std::vector<LaunchRequest>& members) const {
   const auto& first = members.front();
-  if (members.size() == 1) return plan_script(first, task_, comment_of(first.key));
-  return plan_array(members, task_, comment_of_set(first.key), (sets_.folder_of(first.key) / kSetFile).string());
+  if (members.size() == 1) return plan_script(first, task_, comment_of(options_.store_name, {first.key}));
+  return plan_array(members, task_, comment_of(options_.store_name, {first.key, true}),
+                    (sets_.folder_of(first.key) / kSetFile).string());
 }
 
 std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& requests) {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "controller/common/clock.h"
@@ -43,7 +44,17 @@ struct AgentProgram {
                                 const std::string& comment, const std::string& set_file);
 bool same_shape(const LaunchRequest& a, const LaunchRequest& b);
 
-/// The arrays that were prepared for Slurm, and which attempts are in each.
+/// The name in a Slurm comment: an attempt, or the first attempt of an array.
+struct CommentName {
+  core::AttemptKey first;
+  bool is_array = false;
+};
+/// "muster:<store>:<job>.<attempt>", or "muster:<store>:set.<job>.<attempt>" for an array.
+std::string comment_of(const std::string& store_name, const CommentName& name);
+/// nullopt: the comment is not of the store with this name (common::store_name()).
+std::optional<CommentName> read_comment(const std::string& store_name, std::string_view comment);
+
+/// Where attempts were submitted: alone, or in arrays that were prepared for Slurm.
 ///
 /// An array has one folder, <data>/slurm/set-<first job>.<attempt>, with three files: set.json has the attempts by
 /// index, set_launch.json what their tasks start (agent/protocol/launch.h), slurm.json the submission. A waiting
@@ -59,11 +70,10 @@ class ArraySets {
   explicit ArraySets(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   std::filesystem::path folder_of(const core::AttemptKey& first) const;
-  /// The array of this attempt, and its index there; nullopt: none. Throws std::system_error.
-  std::optional<agent::protocol::ElementPlace> find(const core::AttemptKey& key);
-  /// The submission of an attempt's array, as a record of the attempt; nullopt: it is in none, or sbatch was never
-  /// called for it. Throws std::system_error.
-  std::optional<SubmissionRecord> record_of(const core::AttemptKey& key);
+  /// The record of an attempt's submission, alone or in an array; nullopt: there is none. Throws std::system_error.
+  std::optional<SubmissionRecord> record_of(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
+  /// The record as record_of() has it, or one that names an array whose submission was never begun.
+  std::optional<SubmissionRecord> prepared(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
   /// Writes the array of these attempts, in the order of their indices, in place of an earlier one with the same first
   /// attempt. Durable when it returns. Throws std::system_error.
   void write(const std::vector<LaunchRequest>& members, bool forward_signals);
@@ -77,6 +87,7 @@ class ArraySets {
   }
 
  private:
+  std::optional<agent::protocol::ElementPlace> find(const core::AttemptKey& key);
   void list_once();
   void read(const std::filesystem::path& folder);
   void drop(const std::filesystem::path& folder);
@@ -88,34 +99,29 @@ class ArraySets {
   std::map<core::AttemptKey, agent::protocol::ElementPlace> places_;
 };
 
-/// The name in a Slurm comment: an attempt, or the first attempt of an array.
-struct CommentName {
-  core::AttemptKey first;
-  bool is_array = false;
-};
-/// nullopt: the comment is not of the store with this name (common::store_name()).
-std::optional<CommentName> read_comment(const std::string& store_name, const std::string& comment);
+class AttemptTable;
 
-/// Hands attempts to Slurm, each at most once, alone or as arrays. Thread-safe for different attempts.
-class Launcher {
+/// Hands attempts to Slurm, each at most once, alone or as arrays. The table learns of each before the answer is given.
+/// Thread-safe for different attempts.
+class Launcher : public AttemptLauncher {
  public:
-  Launcher(::slurm::Scheduler& scheduler, common::Clock& clock, const SlurmOptions& options, ListJobs list);
+  Launcher(::slurm::Scheduler& scheduler, common::Clock& clock, const SlurmOptions& options, AttemptTable& table,
+           ListJobs list);
 
-  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
-  /// See Executor::withdraw().
-  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request);
+  LaunchAnswer launch(const LaunchRequest& request) override { return launch_all({request}).front(); }
+  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override;
+  bool prepares() const override { return true; }
+  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override;
   /// The scripts that launch_all() would submit for attempts that it has not seen yet. Writes nothing.
   std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests);
-  /// The comment of an attempt that is submitted alone: "muster:<store>:<job>.<attempt>".
-  std::string comment_of(const core::AttemptKey& key) const;
-  /// The attempt that a comment names; nullopt: the comment is not this controller's, or names an array.
-  std::optional<core::AttemptKey> key_of(const std::string& comment) const;
-  /// The folder of the array that a comment names; nullopt: the comment is not this controller's, or names an attempt.
-  std::optional<std::filesystem::path> set_of(const std::string& comment) const;
-  /// The record of an attempt's submission, alone or in an array; nullopt: there is none. Throws std::system_error.
-  std::optional<SubmissionRecord> record_of(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
-  /// True if Slurm may have this attempt, or nobody can tell.
-  bool may_be_submitted(const LaunchRequest& request);
+  /// nullopt: the comment is not this controller's.
+  std::optional<CommentName> name_of(const std::string& comment) const {
+    return read_comment(options_.store_name, comment);
+  }
+  std::filesystem::path folder_of_set(const core::AttemptKey& first) const { return sets_.folder_of(first); }
+  /// The record of an attempt's submission, alone or in an array. Where there is none, it has the comment alone. Throws
+  /// std::system_error.
+  SubmissionRecord record_to_follow(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
   /// Nobody asks for this attempt again.
   void over(const core::AttemptKey& key) { sets_.over(key); }
 
@@ -129,8 +135,12 @@ class Launcher {
   };
   using Answers = std::vector<LaunchAnswer>;
 
-  std::string comment_of_set(const core::AttemptKey& first) const;
-  std::optional<SubmissionRecord> prepared(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
+  Answers hand_over(const std::vector<LaunchRequest>& requests);
+  /// The answer of an earlier launch; nullopt: Slurm surely does not have the attempt.
+  std::optional<LaunchAnswer> look(const LaunchRequest& request);
+  void take(const LaunchRequest& request, LaunchAnswer& answer);
+  /// True if Slurm may have this attempt, or nobody can tell.
+  bool may_be_submitted(const LaunchRequest& request);
   std::vector<std::size_t> look_for_sets(const std::vector<LaunchRequest>& requests,
                                          const std::vector<std::size_t>& indices, Answers& answers);
   Known look_for_set(const std::filesystem::path& folder) {
@@ -159,8 +169,9 @@ class Launcher {
   }
 
   ::slurm::Scheduler& scheduler_;
+  common::Clock& clock_;
   const SlurmOptions& options_;
-  const std::string prefix_;  // of the comments of this controller
+  AttemptTable& table_;
   const AgentProgram task_;
   Submitter submitter_;
   ArraySets sets_;

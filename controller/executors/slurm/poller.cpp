@@ -387,13 +387,14 @@ std::vector<Poller::Job> Poller::unfollowed(const std::vector<::slurm::ListedJob
 }
 
 std::optional<core::AttemptKey> Poller::key_of(const ::slurm::ListedJob& job) {
-  if (const auto key = launcher_.key_of(job.comment)) return key;
-  const auto set = job.id.array_task ? launcher_.set_of(job.comment) : std::nullopt;
-  if (!set) return std::nullopt;
+  const auto name = launcher_.name_of(job.comment);
+  if (!name) return std::nullopt;
+  if (!name->is_array) return name->first;
+  if (!job.id.array_task) return std::nullopt;
   const auto [place, fresh] = sets_.try_emplace(job.comment);
   if (fresh) {
     try {
-      place->second = read_set_file(*set / kSetFile);
+      place->second = read_set_file(launcher_.folder_of_set(name->first) / kSetFile);
     } catch (const std::exception& error) {
       spdlog::warn("which attempts {} are cannot be read: {}", job.comment, error.what());
     }

@@ -223,8 +223,8 @@ class AttemptTable {
  public:
   struct State {
     std::map<core::AttemptKey, Tracked> attempts;
-    std::set<core::AttemptKey> launching;           // launch() is asking Slurm for them
-    std::map<core::AttemptKey, std::string> later;  // why launch() has not handed them over yet
+    std::set<core::AttemptKey> launching;           // Slurm is being asked for them
+    std::map<core::AttemptKey, std::string> later;  // why they are not handed over yet
     bool urgent = false;                            // the next listing should not wait for its turn
     std::uint64_t begun = 0;                        // attempts that came, and launches
     std::optional<std::uint64_t> settled = {};      // `begun` when a listing showed nothing that is to be watched
@@ -237,6 +237,10 @@ class AttemptTable {
 
   /// `wake` is called, without the lock, after something that the threads should look at. Before any other call.
   void on_change(std::function<void()> wake) { wake_ = std::move(wake); }
+
+  /// Takes in an attempt that was handed over as this job, at the latest at `handed_over`. `now`: monotonic.
+  void follow(Followed what, const std::optional<core::SchedulerJob>& job, const std::filesystem::path& folder,
+              const SubmissionRecord& record, core::Time handed_over, core::Millis now);
 
   /// Calls `use` with the state while it is locked.
   template <typename Use>

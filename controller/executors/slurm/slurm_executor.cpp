@@ -71,7 +71,7 @@ class SlurmExecutor : public Executor {
         clock_(clock),
         options_(std::move(options)),
         listings_(scheduler, clock, table_, options_.user),
-        launcher_(scheduler, clock, options_, [this] { return listings_.ask(clock_.monotonic()); }),
+        launcher_(scheduler, clock, options_, table_, [this] { return listings_.ask(clock_.monotonic()); }),
         poller_(scheduler, clock, table_, listings_, launcher_),
         poll_pace_(options_.poll_interval, options_.urgent_interval),
         polling_("slurm-poll", "Slurm's answer could not be used", true, [this] { return poll_if_due(); }),
@@ -96,46 +96,13 @@ class SlurmExecutor : public Executor {
   }
   void shutdown() override { close(); }
 
-  LaunchAnswer launch(const LaunchRequest& request) override { return launch_all({request}).front(); }
-  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override {
-    table_.locked([&](AttemptTable::State& state) {
-      for (const auto& request : requests) state.launching.insert(request.key);
-      ++state.begun;
-    });
-    std::vector<LaunchAnswer> answers;
-    try {
-      answers = launcher_.launch_all(requests);
-    } catch (const std::exception& error) {
-      answers.clear();
-      for (const auto& request : requests) {
-        answers.emplace_back(LaunchLater{.why = error.what(), .unsure = launcher_.may_be_submitted(request)});
-      }
-    }
-    for (std::size_t i = 0; i < requests.size(); ++i) take(requests[i], answers[i]);
-    return answers;
-  }
-  bool prepares(const LaunchRequest&) const override { return true; }
-  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override {
-    std::optional<LaunchAnswer> answer;
-    try {
-      answer = launcher_.withdraw(request);
-    } catch (const std::exception& error) {
-      answer = LaunchLater{.why = error.what(), .unsure = true};
-    }
-    if (answer) {
-      take(request, *answer);
-    } else {
-      table_.locked([&](AttemptTable::State& state) { state.later.erase(request.key); });
-    }
-    return answer;
-  }
+  AttemptLauncher& launcher(const LaunchRequest&) override { return launcher_; }
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override {
     const auto folder = common::DataFolder(options_.root).attempt(key);
-    const auto record = launcher_.record_of(key, folder);
-    const auto found = record.value_or(SubmissionRecord{});
-    follow({key, static_cast<std::uint32_t>(attempt.ranks.size()), found.ranks_per_node, attempt.started_at.has_value(),
-            attempt.state == core::AttemptState::kDraining, found.stop_grace},
-           attempt.scheduler_job, folder, record, attempt.queued_at.value_or(clock_.wall()));
+    const auto record = launcher_.record_to_follow(key, folder);
+    table_.follow({key, static_cast<std::uint32_t>(attempt.ranks.size()), record.ranks_per_node,
+                   attempt.started_at.has_value(), attempt.state == core::AttemptState::kDraining, record.stop_grace},
+                  attempt.scheduler_job, folder, record, attempt.queued_at.value_or(clock_.wall()), clock_.monotonic());
   }
   std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests) override {
     return launcher_.scripts(requests);
@@ -261,49 +228,6 @@ class SlurmExecutor : public Executor {
     telling_.stop();  // while polling ends
     polling_.close();
     telling_.close();
-  }
-  void take(const LaunchRequest& request, LaunchAnswer& answer) {
-    try {
-      if (auto* launched = std::get_if<core::AttemptLaunched>(&answer)) {
-        const auto record = launcher_.record_of(request.key, request.attempt_folder);
-        if (record) launched->time_limit = record->time_limit;
-        follow({request.key, request.ranks(), request.ranks_of_node(), false, false, request.stop_grace},
-               launched->scheduler_job, request.attempt_folder, record, clock_.wall());
-      }
-    } catch (const std::exception& error) {
-      answer = LaunchLater{.why = error.what(), .unsure = true};
-    }
-    table_.locked([&](AttemptTable::State& state) {
-      state.launching.erase(request.key);
-      if (const auto* later = std::get_if<LaunchLater>(&answer)) {
-        state.later[request.key] = later->why;
-      } else {
-        state.later.erase(request.key);
-      }
-    });
-    table_.wake();
-  }
-  void follow(Followed what, std::optional<core::SchedulerJob> job, std::filesystem::path folder,
-              std::optional<SubmissionRecord> record, core::Time handed_over) {
-    const auto key = what.key;
-    const bool in_array = record && !record->set_folder.empty();
-    Tracked tracked{
-        SlurmAttempt(std::move(what), clock_.monotonic()),
-        {job ? ::slurm::JobId{job->number, job->element} : ::slurm::JobId{},
-         record ? record->comment : launcher_.comment_of(key), in_array ? record->set_folder : folder.string()},
-        folder};
-    if (record) tracked.exclude = record->exclude, tracked.left_out = record->left_out;
-    tracked.log = in_array ? log_of_element({record->set_folder, record->index}) : folder / "slurm.log";
-    // The record of the array says when the array was submitted. An earlier musterd has one for each element, too.
-    if (in_array && record->tried_at_ms == 0) record = read_record(record->set_folder);
-    tracked.submitted_after = core::Time(core::Millis(record ? record->tried_at_ms : 0));
-    tracked.submitted_before = handed_over;
-    // Not urgent: its tasks tell that it runs.
-    table_.locked([&](AttemptTable::State& state) {
-      state.attempts.try_emplace(key, std::move(tracked));
-      ++state.begun;
-    });
-    table_.wake();
   }
   // The number, if the newest listing has this job under it. slurmctld gives numbers again that it has lost.
   std::optional<::slurm::JobId> id_of(const core::AttemptKey& key) const {

@@ -11,8 +11,9 @@
 #include <fstream>
 #include <system_error>
 
+#include "agent/watch/agent_files.h"
 #include "base/durable_file.h"
-#include "controller/actions/launch_plan.h"
+#include "controller/common/data_folder.h"
 #include "tests/controller/service/bench.h"
 
 namespace common::testing {

@@ -3,7 +3,6 @@
 // Method: the real controller without threads on a fake executor with a queue.
 #include <gmock/gmock.h>
 
-#include "controller/actions/launch_plan.h"
 #include "spec/jobfile/job_file.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/partition_keys.h"

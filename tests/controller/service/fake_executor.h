@@ -78,7 +78,7 @@ struct Machine {
   std::size_t stop_count(const core::AttemptKey& key) { return get(key).stops.size(); }
 };
 
-class FakeExecutor : public executors::Executor {
+class FakeExecutor : public executors::Executor, public executors::AttemptLauncher {
  public:
   explicit FakeExecutor(std::shared_ptr<Machine> machine = std::make_shared<Machine>())
       : machine_(std::move(machine)) {}
@@ -93,6 +93,7 @@ class FakeExecutor : public executors::Executor {
     sink_ = nullptr;
   }
 
+  executors::AttemptLauncher& launcher(const executors::LaunchRequest&) override { return *this; }
   /// An attempt found again tells first what ended meanwhile, as a rank that ends at once does.
   executors::LaunchAnswer launch(const executors::LaunchRequest& request) override {
     auto answer = launch_once(request);
@@ -101,11 +102,11 @@ class FakeExecutor : public executors::Executor {
   }
 
   std::vector<executors::LaunchAnswer> launch_all(const std::vector<executors::LaunchRequest>& requests) override {
-    {
+    if (requests.size() > 1) {
       std::lock_guard lock(machine_->mutex);
       machine_->batches.push_back(requests.size());
     }
-    return executors::Executor::launch_all(requests);
+    return executors::AttemptLauncher::launch_all(requests);
   }
   std::optional<executors::LaunchAnswer> withdraw(const executors::LaunchRequest& request) override {
     if (!machine_->has(request.key)) return std::nullopt;

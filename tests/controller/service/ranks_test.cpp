@@ -4,8 +4,8 @@
 #include <fstream>
 #include <limits>
 
+#include "agent/watch/agent_files.h"
 #include "base/durable_file.h"
-#include "controller/actions/launch_plan.h"
 #include "controller/jobs/specs.h"
 #include "tests/controller/service/bench.h"
 #include "tests/manual_clock.h"
@@ -51,12 +51,12 @@ TEST_P(Ranks, RegisterWithTheirAttemptsOwnToken) {
 TEST_P(Ranks, OfAnOldAttemptAreFenced) {
   const auto id = bench.submit(recipe_request("a"));
   bench.heartbeats({id, 1}, 2, 5);
-  EXPECT_EQ(actions::read_fence(bench.folder() / "jobs" / std::to_string(id) / "checkpoints"),
+  EXPECT_EQ(agent::watch::read_fence(bench.folder() / "jobs" / std::to_string(id) / "checkpoints"),
             (agent::protocol::Fence{id, 1}));
   bench.executor().end_all({id, 1}, {0, 9});
   bench.pass(2s);
   ASSERT_TRUE(bench.machine->has({id, 2}));
-  EXPECT_EQ(actions::read_fence(bench.folder() / "jobs" / std::to_string(id) / "checkpoints"),
+  EXPECT_EQ(agent::watch::read_fence(bench.folder() / "jobs" / std::to_string(id) / "checkpoints"),
             (agent::protocol::Fence{id, 2}));
   auto old = Bench::beat({id, 1}, 0, 6);
   old.add_checkpoints()->set_step(6);
@@ -86,7 +86,7 @@ TEST_P(Ranks, OfACommandLookAtNoFenceInAFolderOfItsOwn) {
   EXPECT_EQ(bench.machine->get({second, 1}).request.fence_folder, "");
   EXPECT_EQ(bench.machine->get({plain, 1}).request.fence_folder,
             bench.folder() / "jobs" / std::to_string(plain) / "checkpoints");
-  EXPECT_EQ(actions::read_fence(folder), (agent::protocol::Fence{first, 2}));
+  EXPECT_EQ(agent::watch::read_fence(folder), (agent::protocol::Fence{first, 2}));
 }
 
 // Goal: two jobs with one checkpoint folder never write there at once, and the later one goes on from the earlier
@@ -108,11 +108,11 @@ TEST_P(Ranks, OfASecondJobWithTheSameCheckpointFolderWaitForTheFirstJobsEnd) {
   EXPECT_THAT(why.reason(), HasSubstr("its checkpoint folder " + shared.path().string() + " belongs to job " +
                                       std::to_string(first) + ", which has not ended"));
   EXPECT_THAT(why.action(), HasSubstr("muster cancel " + std::to_string(first)));
-  EXPECT_EQ(actions::read_fence(shared.path()), (agent::protocol::Fence{first, 2}));
+  EXPECT_EQ(agent::watch::read_fence(shared.path()), (agent::protocol::Fence{first, 2}));
   bench.executor().end_all({first, 2}, {0, 0});
   bench.pass(60s);
   EXPECT_TRUE(bench.machine->has({second, 1}));
-  EXPECT_EQ(actions::read_fence(shared.path()), (agent::protocol::Fence{second, 1}));
+  EXPECT_EQ(agent::watch::read_fence(shared.path()), (agent::protocol::Fence{second, 1}));
 }
 
 // Who follows the ends of processes learns the order of causes from it.

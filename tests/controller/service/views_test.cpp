@@ -5,7 +5,7 @@
 
 #include "agent/environment/rank_variables.h"
 #include "base/durable_file.h"
-#include "controller/actions/launch_plan.h"
+#include "controller/actions/launches.h"
 #include "controller/jobs/specs.h"
 #include "controller/service/views.h"
 #include "proto/json/proto_json.h"

@@ -80,7 +80,7 @@ TEST_F(UnsureLaunch, AnAgentThatAControllerBeforeStartedAndThatHasStartedNothing
   launch_limit_ = 200ms;
   restart_controller();
   EXPECT_TRUE(is_unsure(launch(1, kStaysAndCounts, 2)));
-  EXPECT_TRUE(is_unsure(executor_->withdraw(request_of(1, kStaysAndCounts, 2)).value()));
+  EXPECT_TRUE(is_unsure(withdraw(request_of(1, kStaysAndCounts, 2)).value()));
   EXPECT_TRUE(executor_->is_there({1, 1}));
   ::kill(std::stoi(read_file(root_ / "stopped")), SIGCONT);
   launch_limit_ = kLimit;

@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
   };
   const auto executor = executors::local::make_local_executor({argv[1], argv[2], reach});
   executor->start([](core::JobId, const core::EventBody&) {});
-  executor->launch(test::script_request(argv[1], std::stoll(argv[3]), argv[4], std::stoul(argv[5]), argv[7]));
+  const auto request = test::script_request(argv[1], std::stoll(argv[3]), argv[4], std::stoul(argv[5]), argv[7]);
+  executor->launcher(request).launch(request);
   reach("returned");
   return 0;
 }

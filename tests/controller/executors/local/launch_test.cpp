@@ -211,10 +211,10 @@ TEST_F(Launch, ByManyThreadsAtOnceIsOneStart) {
 // A cancel may come while nobody knows whether an earlier controller has started the attempt.
 TEST_F(Launch, WithdrawingTellsWhetherTheAttemptIsThere) {
   const auto request = request_of(1, "sleep 60", 1);
-  EXPECT_EQ(executor_->withdraw(request), std::nullopt) << "it was never launched";
+  EXPECT_EQ(withdraw(request), std::nullopt) << "it was never launched";
   const auto launched = must_launch(request);
   restart_controller();
-  const auto answer = executor_->withdraw(request);
+  const auto answer = withdraw(request);
   ASSERT_TRUE(answer && std::holds_alternative<core::AttemptLaunched>(*answer));
   EXPECT_EQ(std::get<core::AttemptLaunched>(*answer).pids, launched.pids);
   stop(request.key, {});

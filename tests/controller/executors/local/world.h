@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,7 +77,12 @@ class World : public ::testing::Test {
     desk_.stop(key, how);
     executor_->stop(key, how);
   }
-  executors::LaunchAnswer launch(const executors::LaunchRequest& request) { return executor_->launch(request); }
+  executors::LaunchAnswer launch(const executors::LaunchRequest& request) {
+    return executor_->launcher(request).launch(request);
+  }
+  std::optional<executors::LaunchAnswer> withdraw(const executors::LaunchRequest& request) {
+    return executor_->launcher(request).withdraw(request);
+  }
   executors::LaunchAnswer launch(core::JobId job, const std::string& script, std::size_t ranks = 1) {
     return launch(request_of(job, script, ranks));
   }

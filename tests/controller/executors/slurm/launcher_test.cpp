@@ -8,6 +8,7 @@
 #include "agent/protocol/launch.h"
 #include "agent/watch/agent_files.h"
 #include "base/durable_file.h"
+#include "controller/executors/slurm/poller.h"
 #include "tests/controller/executors/slurm/fake_scheduler.h"
 #include "tests/controller/service/bench.h"
 #include "tests/manual_clock.h"
@@ -44,7 +45,7 @@ class Launching {
     return all;
   }
   Launcher launcher() {
-    return Launcher(slurm, clock, options, [this] { return slurm.list("me"); });
+    return Launcher(slurm, clock, options, table, [this] { return slurm.list("me"); });
   }
   /// "1_0 1_1 2" as a controller that has just started is told.
   std::string launch(const std::vector<LaunchRequest>& requests) {
@@ -59,6 +60,10 @@ class Launching {
     }
     return ids;
   }
+  /// The record that a controller which has just started reads.
+  std::optional<SubmissionRecord> record_of(const core::AttemptKey& key, const std::string& attempt_folder) const {
+    return ArraySets(options.root / "slurm").record_of(key, attempt_folder);
+  }
   std::string array_of(std::size_t script) const { return FakeScheduler::option(slurm.scripts.at(script), "array"); }
   std::string dependency_of(std::size_t script) const {
     return FakeScheduler::option(slurm.scripts.at(script), "dependency");
@@ -68,6 +73,7 @@ class Launching {
   FakeScheduler slurm;
   common::ManualClock clock;
   SlurmOptions options;
+  AttemptTable table;
 };
 
 TEST(Launcher, ASweepIsOneArrayAndSlurmsThrottleIsTheUsersWish) {
@@ -217,15 +223,15 @@ TEST(Launcher, AnAttemptIsFoundInItsArrayAfterARestart) {
   auto requests = l.sweep(6);
   for (const std::size_t i : {1, 3, 5}) requests[i].nodes = 2, requests[i].ranks_per_node = 4;
   EXPECT_EQ(l.launch(requests), "1_0 2_0 1_1 2_1 1_2 2_2");
-  const auto record = l.launcher().record_of({6, 1}, requests[5].attempt_folder);
+  const auto record = l.record_of({6, 1}, requests[5].attempt_folder);
   ASSERT_TRUE(record);
   EXPECT_EQ(record->set_folder, l.folder.path().string() + "/slurm/set-2.1");
   EXPECT_EQ(record->index, 2U);
   EXPECT_EQ(record->comment, "muster:s:set.2.1");
   EXPECT_EQ(record->ranks_per_node, 4U);
   EXPECT_EQ(record->id, (::slurm::JobId{2, {}}));
-  EXPECT_FALSE(l.launcher().record_of({7, 1}, l.request(7).attempt_folder));
-  EXPECT_FALSE(l.launcher().record_of({6, 2}, l.request(6, 2).attempt_folder));
+  EXPECT_FALSE(l.record_of({7, 1}, l.request(7).attempt_folder));
+  EXPECT_FALSE(l.record_of({6, 2}, l.request(6, 2).attempt_folder));
 }
 
 // The place of one that ran and was forgotten goes to another. It tells itself where it was.
@@ -402,7 +408,7 @@ TEST(Launcher, WhatALaunchLeavesOutIsOnDisk) {
   l.launch({requests[0], requests[1]});
   l.launch({requests[2]});
   for (const auto& request : requests) {
-    const auto record = l.launcher().record_of(request.key, request.attempt_folder);
+    const auto record = l.record_of(request.key, request.attempt_folder);
     ASSERT_TRUE(record);
     EXPECT_THAT(record->left_out, ::testing::ElementsAre("node1"));
     EXPECT_EQ(record->exclude, "node[7-8]");
@@ -434,7 +440,7 @@ TEST(Launcher, BetterANodeThatWasLostLatelyThanNone) {
   ASSERT_EQ(l.launch(requests), "2_0 2_1");
   requests.push_back(alone);
   for (const auto& request : requests) {
-    EXPECT_THAT(l.launcher().record_of(request.key, request.attempt_folder)->left_out, ::testing::IsEmpty());
+    EXPECT_THAT(l.record_of(request.key, request.attempt_folder)->left_out, ::testing::IsEmpty());
   }
 }
 
@@ -498,12 +504,14 @@ TEST(Launcher, WhatSlurmHasTakenBeforeWaitsUntilSlurmTakesItAgain) {
 }
 
 TEST(Launcher, KnowsItsOwnCommentsAndNoOthers) {
-  Launching l;
-  const auto launcher = l.launcher();
-  EXPECT_EQ(launcher.key_of("muster:s:7.12"), (core::AttemptKey{7, 12}));
+  const auto key_of = [](const std::string& comment) {
+    const auto name = read_comment("s", comment);
+    return name && !name->is_array ? std::optional(name->first) : std::nullopt;
+  };
+  EXPECT_EQ(key_of("muster:s:7.12"), (core::AttemptKey{7, 12}));
   for (const char* strange : {"", "muster:t:7.1", "muster:s:7", "muster:s:7.", "muster:s:7.1 ", "muster:s:set.7.1",
                               "muster:s:x.1", "muster:s:7.1.2", "a stranger's"}) {
-    EXPECT_FALSE(launcher.key_of(strange)) << strange;
+    EXPECT_FALSE(key_of(strange)) << strange;
   }
 }
 

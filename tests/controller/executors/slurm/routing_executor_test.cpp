@@ -31,6 +31,7 @@ class Routing {
     slurm.machine().queue = true;
     both.start([this](core::JobId job, core::EventBody) { told.push_back(job); });
   }
+  static void launch(Executor& executor, const LaunchRequest& request) { executor.launcher(request).launch(request); }
   static LaunchRequest request(core::JobId job, const std::string& executor) {
     LaunchRequest r;
     r.key = {job, 1};
@@ -59,9 +60,9 @@ TEST(RoutingExecutor, ScriptsAreOfTheQueuesJobsAloneAndTheQueueJudgesThem) {
 
 TEST(RoutingExecutor, SendsEachJobWhereItsFileSays) {
   Routing r;
-  r.both.launch(r.request(1, "auto"));
-  r.both.launch(r.request(2, "slurm"));
-  r.both.launch(r.request(3, "local"));
+  r.launch(r.both, r.request(1, "auto"));
+  r.launch(r.both, r.request(2, "slurm"));
+  r.launch(r.both, r.request(3, "local"));
   EXPECT_TRUE(r.slurm.machine().has({1, 1}) && r.slurm.machine().has({2, 1}));
   EXPECT_TRUE(r.local.machine().has({3, 1}));
   EXPECT_EQ(r.slurm.machine().attempts.size() + r.local.machine().attempts.size(), 3U);
@@ -69,8 +70,8 @@ TEST(RoutingExecutor, SendsEachJobWhereItsFileSays) {
 
 TEST(RoutingExecutor, LaterCallsGoToTheSame) {
   Routing r;
-  r.both.launch(r.request(1, "auto"));
-  r.both.launch(r.request(2, "local"));
+  r.launch(r.both, r.request(1, "auto"));
+  r.launch(r.both, r.request(2, "local"));
   for (const core::JobId job : {1, 2}) {
     r.both.stop({job, 1}, {});
     r.both.hold({job, 1}, true);
@@ -96,7 +97,7 @@ TEST(RoutingExecutor, ForgetsEndedAttemptsAloneHoweverManyCome) {
   std::set<core::JobId> open{1, 2};
   both.set_history([&](const core::AttemptKey& key) { return !open.contains(key.job); });
   r.slurm.machine().limit_refusal = "no";
-  for (core::JobId job = 1; job <= 100; ++job) both.launch(r.request(job, job == 2 ? "local" : "slurm"));
+  for (core::JobId job = 1; job <= 100; ++job) r.launch(both, r.request(job, job == 2 ? "local" : "slurm"));
   EXPECT_EQ(both.limit({1, 1}, core::Millis(1)).why, "no") << "the oldest still runs";
   EXPECT_NE(both.vouch({1, 1}, 0), Vouch::kUnknown);
   both.hold({2, 1}, true);

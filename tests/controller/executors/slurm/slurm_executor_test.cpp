@@ -13,6 +13,7 @@
 #include "agent/protocol/facts.h"
 #include "controller/executors/slurm/attempt_files.h"
 #include "controller/executors/slurm/launcher.h"
+#include "controller/executors/slurm/poller.h"
 #include "controller/executors/slurm/slurm_submission.h"
 #include "tests/controller/executors/slurm/fake_scheduler.h"
 #include "tests/controller/executors/slurm/follow.h"
@@ -110,6 +111,7 @@ class Executing {
     attempt.ranks.resize(1);
     executor->adopt({job, 1}, attempt);
   }
+  LaunchAnswer launch(const LaunchRequest& request) { return executor->launcher(request).launch(request); }
   LaunchRequest request(core::JobId job, const std::string& sweep = {}) const {
     LaunchRequest r;
     r.key = {job, 1};
@@ -470,7 +472,7 @@ TEST(SlurmExecutor, AnOldListingIsNotBelievedBecauseAnotherThreadHasSeenAFreshOn
   std::atomic<bool> listed_afresh = false;
   e.slurm.during_find = [&] {
     e.slurm.keep_listing(false);
-    e.executor->launch(e.request(9));
+    e.launch(e.request(9));
     listed_afresh = true;
   };
   e.start();
@@ -768,7 +770,9 @@ TEST(SlurmExecutor, ElementsOfAnArrayWhoseAttemptsAreOverAreCancelledAndNoOthers
   Executing e;
   std::vector<LaunchRequest> sweep;
   for (const core::JobId job : {11, 12, 13, 14}) sweep.push_back(e.request(job, "s11"));
-  EXPECT_EQ(Launcher(e.slurm, e.clock(), e.options, [&] { return e.slurm.list("ada"); }).launch_all(sweep).size(), 4U);
+  AttemptTable table;
+  EXPECT_EQ(
+      Launcher(e.slurm, e.clock(), e.options, table, [&] { return e.slurm.list("ada"); }).launch_all(sweep).size(), 4U);
   e.slurm.jobs[{1, 3}].state.state = ::slurm::JobState::kCompleted;
   e.list("7_0", "PENDING", "muster:t:set.11.1");
   e.list("8_9", "PENDING", "muster:s:set.11.1");
@@ -785,7 +789,7 @@ TEST(SlurmExecutor, AJobThatWasCancelledBeforeItCouldBeHandedOverIsForgotten) {
     Executing e;
     e.slurm.lists = lists;
     e.slurm.submits = testing::FakeScheduler::Submits::kIsAway;
-    for (const core::JobId job : {1, 2}) e.executor->launch(e.request(job));
+    for (const core::JobId job : {1, 2}) e.launch(e.request(job));
     EXPECT_TRUE(e.executor->queue_word({1, 1}));
     e.set_over({1, 1});
     e.start();
@@ -817,7 +821,7 @@ TEST(SlurmExecutor, AsksNothingOnceAListingShowsThatNothingIsLeft) {
   ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() > 0; }));
   std::this_thread::sleep_for(1s);
   EXPECT_EQ(e.slurm.times_listed(), 1);
-  ASSERT_TRUE(std::holds_alternative<core::AttemptLaunched>(e.executor->launch(e.request(1))));
+  ASSERT_TRUE(std::holds_alternative<core::AttemptLaunched>(e.launch(e.request(1))));
   EXPECT_TRUE(e.eventually([&] { return e.slurm.times_listed() > 3; })) << "an attempt is there";
 }
 
@@ -874,7 +878,7 @@ TEST(SlurmExecutor, ALaunchThatIsFoundAgainTellsWhichTimeLimitSlurmHas) {
     if (!sweep.empty()) requests.push_back(e.request(2, sweep));
     const auto launch = [&](std::chrono::hours limit) {
       for (auto& request : requests) request.time_limit = limit;
-      return e.executor->launch_all(requests);
+      return e.executor->launcher(requests.front()).launch_all(requests);
     };
     e.slurm.submits = testing::FakeScheduler::Submits::kTakesSilently;
     for (const auto& answer : launch(1h)) EXPECT_TRUE(std::holds_alternative<LaunchLater>(answer));
@@ -890,11 +894,11 @@ TEST(SlurmExecutor, ALaunchThatFailsOnItsFilesIsUnsureOnlyWhereSlurmMayHaveIt) {
   std::ofstream(no_folder.attempt_folder) << "in the way";
   std::filesystem::create_directories(odd_record.attempt_folder + "/slurm.json");
   for (const auto& request : {no_folder, odd_record}) {
-    const auto later = std::get<LaunchLater>(e.executor->launch(request));
+    const auto later = std::get<LaunchLater>(e.launch(request));
     EXPECT_THAT(later.why, HasSubstr(request.attempt_folder));
     EXPECT_EQ(later.unsure, request.key == odd_record.key);
   }
-  EXPECT_TRUE(std::get<LaunchLater>(e.executor->withdraw(odd_record).value()).unsure);
+  EXPECT_TRUE(std::get<LaunchLater>(e.executor->launcher(odd_record).withdraw(odd_record).value()).unsure);
   EXPECT_TRUE(e.slurm.scripts.empty());
 }
 
