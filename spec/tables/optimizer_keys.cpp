@@ -26,6 +26,12 @@ constexpr auto kKeys = std::to_array<Key>({
               into<&Optimizer::beta2>),
     row::real("train.epsilon", derived("1e-8 with adamw and adam"), above(0, 0.1),
               "Keeps a division from exploding; with adamw and adam only.", into<&Optimizer::epsilon>),
+    row::choice(
+        "train.moments", derived("fp32 with adamw and adam"), "fp32 bf16 int8",
+        "Number format of Adam's two averages between steps: 8 bytes an element in fp32, 4 in bf16 with stochastic "
+        "rounding, 2 in int8 in blocks of 256, where parameters of fewer than 4096 elements stay in fp32; with "
+        "adamw and adam only.",
+        into<&Optimizer::moments>),
     row::real("train.momentum", derived("0.9 with sgd"), {0, 0.999999},
               "Decay rate of the average of gradients; with sgd only.", into<&Optimizer::momentum>),
     row::real("train.dampening", derived("0 with sgd"), {0, 1},
@@ -47,13 +53,15 @@ struct Choice {
   std::array<std::optional<Value>, 4> standard;  // in the order of OptimizerKind
 };
 
-const std::array<Choice, 7>& choices() {
+const std::array<Choice, 8>& choices() {
   static constexpr auto kNone = std::nullopt;
-  static const std::array<Choice, 7> all{{
+  static const std::string fp32 = "fp32";
+  static const std::array<Choice, 8> all{{
       {"train.weight_decay", {0.1, 0.0, 0.0, 0.1}},
       {"train.beta1", {0.9, 0.9, kNone, 0.9}},
       {"train.beta2", {0.95, 0.999, kNone, 0.99}},
       {"train.epsilon", {1e-8, 1e-8, kNone, kNone}},
+      {"train.moments", {fp32, fp32, kNone, kNone}},
       {"train.momentum", {kNone, kNone, 0.9, kNone}},
       {"train.dampening", {kNone, kNone, 0.0, kNone}},
       {"train.nesterov", {kNone, kNone, false, kNone}},

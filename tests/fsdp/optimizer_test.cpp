@@ -167,8 +167,23 @@ std::vector<MakeOptimizer> all_optimizers() {
   fsdp::SgdOptions damped;
   damped.momentum = 0.9;
   damped.dampening = 0.4;
-  return {maker<fsdp::AdamW>(fsdp::AdamWOptions()), maker<fsdp::Adam>(fsdp::AdamOptions()), maker<fsdp::Sgd>(damped),
-          maker<fsdp::Lion>(fsdp::LionOptions())};
+  fsdp::AdamWOptions bf16;
+  fsdp::AdamOptions int8;
+  bf16.moments = fsdp::Moments::kBf16;
+  int8.moments = fsdp::Moments::kInt8;
+  return {maker<fsdp::AdamW>(fsdp::AdamWOptions()),
+          maker<fsdp::Adam>(fsdp::AdamOptions()),
+          maker<fsdp::Sgd>(damped),
+          maker<fsdp::Lion>(fsdp::LionOptions()),
+          maker<fsdp::AdamW>(bf16),
+          maker<fsdp::Adam>(int8)};
+}
+
+/// Options that fit every optimizer.
+fsdp::ShardOptions aligned() {
+  fsdp::ShardOptions options;
+  options.alignment = fsdp::kQuantisedBlock;
+  return options;
 }
 
 TEST(Optimizer, TreatsEachParameterAsItsGroupSays) {
@@ -224,7 +239,7 @@ TEST(Optimizer, ChangesItsWeightDecayWhereTheGroupHasNone) {
 TEST(Optimizer, DividesTheGradientsByTheirScale) {
   for (const MakeOptimizer& make : all_optimizers()) {
     run_thread_ranks(2, [&](fsdp::DeviceMesh& mesh) {
-      Trainer scaled(mesh, {}, 7, make), plain(mesh, {}, 7, make);
+      Trainer scaled(mesh, aligned(), 7, make), plain(mesh, aligned(), 7, make);
       for (int step = 0; step < 3; ++step) {
         scaled.accumulate(tokens_of(step), 8);
         scaled.optimizer->step(kRate, at::full({1}, 8.0f));
@@ -241,7 +256,7 @@ TEST(Optimizer, DividesTheGradientsByTheirScale) {
 TEST(Optimizer, LeavesEverythingAloneWhenAnInfIsFound) {
   for (const MakeOptimizer& make : all_optimizers()) {
     run_thread_ranks(2, [&](fsdp::DeviceMesh& mesh) {
-      Trainer skipping(mesh, {}, 7, make), plain(mesh, {}, 7, make);
+      Trainer skipping(mesh, aligned(), 7, make), plain(mesh, aligned(), 7, make);
       for (int step = 0; step < 4; ++step) {
         const bool skip = step == 0 || step == 2;
         const double loss = skipping.accumulate(tokens_of(step), skip ? std::numeric_limits<double>::infinity() : 1);

@@ -147,6 +147,7 @@ TEST(RunFile, WrongTypesAndImpossibleValuesNameKeyValueAndRemedy) {
        "train.momentum = 0.5: want no momentum with optimizer = \"adamw\"; leave it out, or choose another "
        "train.optimizer"},
       {R"(,"train":{"optimizer":"sgd","beta1":0.5})", "train.beta1 = 0.5: want no beta1 with optimizer = \"sgd\""},
+      {R"(,"train":{"optimizer":"lion","moments":"bf16"})", "want no moments with optimizer = \"lion\""},
       {R"(,"train":{"optimizer":"lion","epsilon":0.05})", "want no epsilon with optimizer = \"lion\""},
       {R"(,"train":{"optimizer":"sgd","nesterov":true,"dampening":0.5})", "train.nesterov = true: want no nesterov"},
       {R"(,"train":{"optimizer":"sgd","nesterov":true,"momentum":0})", "train.nesterov = true: want no nesterov"},
