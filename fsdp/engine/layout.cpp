@@ -41,17 +41,20 @@ Slice UnitLayout::own_state(const StateForm& form, const ParameterInfo& paramete
   if (!form.is_of(parameter)) return {};
   const Slice slice = own(parameter);
   Slice values{slice.begin / form.block, form.values(slice.length), slice.shard_offset / form.block};
-  if (!form.has || values.length == 0) return values;
+  if (form.replicated) values = {0, form.replicated(parameter), 0};
+  if ((!form.has && !form.replicated) || values.length == 0) return values;
   values.shard_offset = 0;
   for (const ParameterInfo& before : parameters_) {
     if (before.index == parameter.index) break;
-    if (form.is_of(before)) values.shard_offset += form.values(own(before).length);
+    if (form.is_of(before)) {
+      values.shard_offset += form.replicated ? form.replicated(before) : form.values(own(before).length);
+    }
   }
   return values;
 }
 
 std::int64_t UnitLayout::state_numel(const StateForm& form) const {
-  if (!form.has) return chunk_ / form.block;
+  if (!form.has && !form.replicated) return chunk_ / form.block;
   std::int64_t numel = 0;
   for (const ParameterInfo& parameter : parameters_) numel += own_state(form, parameter).length;
   return numel;

@@ -44,15 +44,20 @@ struct Slice {
   at::Tensor in(const at::Tensor& flat) const { return flat.narrow(0, shard_offset, length); }
 };
 
-/// How an optimizer's state is kept beside the shard: one value for each `block` elements of a parameter.
+/// How an optimizer's state is kept beside the shard: one value for each `block` elements of a parameter, on the rank
+/// that has these, or some values of a parameter as a whole, on every rank.
 struct StateForm {
   at::ScalarType dtype = at::kFloat;
   /// 1, or a divisor of UnitLayout::alignment(). So every block lies on one rank.
   std::int64_t block = 1;
   /// Tells which parameters have the state. Null: all do.
   std::function<bool(const ParameterInfo&)> has = {};
+  /// Gives the number of values that every rank has of a parameter; 0: no state. Null: values are sharded.
+  std::function<std::int64_t(const ParameterInfo&)> replicated = {};
 
-  bool is_of(const ParameterInfo& parameter) const { return !has || has(parameter); }
+  bool is_of(const ParameterInfo& parameter) const {
+    return (!has || has(parameter)) && (!replicated || replicated(parameter) > 0);
+  }
   /// Values for `elements` elements from the start of a block on.
   std::int64_t values(std::int64_t elements) const { return (elements + block - 1) / block; }
 };
@@ -96,7 +101,7 @@ class UnitLayout {
   Slice own(const ParameterInfo& parameter) const { return slice(parameter, rank_); }
   Slice slice(const ParameterInfo& parameter, int rank) const;
   /// This rank's values of a parameter's state, counted in values. A state that all parameters have lies as the shard
-  /// does. One that some have holds their values without gaps.
+  /// does. One that some have, or that is replicated, holds the values without gaps.
   Slice own_state(const StateForm& form, const ParameterInfo& parameter) const;
   /// Values of the state on this rank.
   std::int64_t state_numel(const StateForm& form) const;

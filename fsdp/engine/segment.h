@@ -86,7 +86,7 @@ class Segment {
   void store(std::size_t parameter, const at::Tensor& whole) const;
   /// Copies this rank's values of a parameter's whole state into the state.
   void store_state(const std::string& name, std::size_t parameter, const at::Tensor& whole) const;
-  /// The state as if every parameter had it, which is equally long on all ranks: [chunk / form.block].
+  /// A sharded state as if every parameter had it, which is equally long on all ranks: [chunk / form.block].
   at::Tensor spread_state(const std::string& name) const;
 
   /// Bytes of the gathered parameters while they exist.

@@ -128,6 +128,11 @@ std::vector<Unit::Whole> Unit::gather_values() {
     }
     for (const auto& [name, flat] : segment->states()) {
       const StateForm& form = segment->form(name);
+      if (form.replicated) {
+        for (const ParameterInfo& info : layout.parameters())
+          if (form.is_of(info)) values[info.index].states[name] = {form, layout.own_state(form, info).in(flat)};
+        continue;
+      }
       const at::Tensor states = gather(segment->spread_state(name));
       for (const ParameterInfo& info : layout.parameters())
         values[info.index].states[name] = {form, states.narrow(0, info.offset / form.block, form.values(info.numel))};

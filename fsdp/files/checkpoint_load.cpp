@@ -130,6 +130,11 @@ class Source {
   template <typename Use>
   void overlap(const std::string& key, const SavedTensor& tensor, const StateForm& form, const Slice& wanted,
                const Use& use) {
+    if (form.replicated) {
+      // The rank that had the first element has saved all values.
+      const SavedSlice all{tensor.slices.front().rank, 0, wanted.length};
+      return use(Piece{holder(key, all, form.dtype), key, 0, wanted.length, 0});
+    }
     for (const SavedSlice& slice : tensor.slices) {
       if (slice.begin % form.block != 0)
         fail(file_name(slice.rank, info_.world_size) + ": " + key + " begins inside a block of " +
@@ -274,11 +279,13 @@ void for_each_wanted(const std::vector<CheckpointPart>& parts, const Source& sou
     for (const auto& [unit, segment, parameter] : part.model.parameters()) {
       const Slice slice = segment.layout().own(parameter);
       const auto found = saved_part.tensors.find(parameter.name);
-      if (slice.length == 0 || found == saved_part.tensors.end()) continue;
+      if (parameter.numel == 0 || found == saved_part.tensors.end()) continue;
       const SavedTensor& saved = found->second;
       const bool has_average = averages && saved.trainable && saved.steps > 0;
-      visit(saved_part.prefix + (has_average ? kAverageState : "parameter") + "/" + parameter.name, saved,
-            Wanted{{}, slice, segment.shard()});
+      if (slice.length > 0) {
+        visit(saved_part.prefix + (has_average ? kAverageState : "parameter") + "/" + parameter.name, saved,
+              Wanted{{}, slice, segment.shard()});
+      }
       if (part.optimizer == nullptr || !segment.key().has_master || !saved.trainable) continue;
       for (const auto& [name, form] : part.optimizer->states()) {
         const Wanted wanted{form, segment.layout().own_state(form, parameter), segment.state(name, form)};

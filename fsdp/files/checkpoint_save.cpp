@@ -84,6 +84,11 @@ namespace {
 constexpr char kFenced = 'F';
 constexpr char kFailed = 'E';
 
+/// True on the one rank that has a parameter's first element. It saves what all ranks have of the parameter.
+bool holds_first(const Slice& slice) {
+  return slice.length > 0 && slice.begin == 0;
+}
+
 /// Adds this rank's slices of a segment: views of its flat tensors, or of the tensors' copies. `where` names the
 /// segment.
 void add_slices(const CheckpointPart& part, Segment& segment, const std::string& where, Snapshot* copies,
@@ -101,7 +106,8 @@ void add_slices(const CheckpointPart& part, Segment& segment, const std::string&
     if (!part.saves(parameter)) continue;
     for (const auto& [state, flat] : flats) {
       const Slice slice = segment.layout().own_state(state.form, parameter);
-      if (slice.length > 0)
+      const bool is_here = !state.form.replicated || holds_first(segment.layout().own(parameter));
+      if (slice.length > 0 && is_here)
         slices.push_back({part.name + "/" + state.name + "/" + parameter.name, slice.in(flat), state.form.dtype});
     }
   }

@@ -96,13 +96,26 @@ void Optimizer::update_all(const std::function<void(const ParameterGroup&, Updat
   Update now;
   if (grad_scale.defined()) now.grad_scale = grad_scale;
   if (found_inf.defined()) now.found_inf = found_inf;
-  for (Batch& batch : batches_) {
-    rate(batch.group, now);
-    now.weight_decay = batch.group.weight_decay.value_or(weight_decay_);
-    update(batch, now);
-  }
+  const auto rate_of = [&](const ParameterGroup& group) {
+    Update with_rate = now;
+    rate(group, with_rate);
+    with_rate.weight_decay = group.weight_decay.value_or(weight_decay_);
+    return with_rate;
+  };
+  update_together(updated_, rate_of, now);
   if (keeps_average()) update_averages(found_inf);
   for (Unit* unit : updated_units_) unit->shard_changed();
+}
+
+void Optimizer::update_together(const std::vector<Updated>& /*all*/, const RateOf& rate, const Update& /*update*/) {
+  for (Batch& batch : batches_) update(batch, rate(batch.group));
+}
+
+std::vector<std::int64_t> Optimizer::steps_of(const std::vector<Updated>& all) const {
+  const at::Tensor counts = counts_.to(at::kCPU, at::kLong);
+  std::vector<std::int64_t> steps;
+  for (const Updated& one : all) steps.push_back(counts.const_data_ptr<std::int64_t>()[one.place]);
+  return steps;
 }
 
 bool Optimizer::lists_are_current() const {
@@ -121,6 +134,7 @@ bool Optimizer::lists_are_current() const {
 void Optimizer::make_lists() {
   origins_.clear();
   batches_.clear();
+  updated_.clear();
   updated_units_.clear();
   std::vector<float> active(groups_.size());
   for (std::size_t u = 0; u < first_of_unit_.size(); ++u) {
@@ -141,6 +155,7 @@ void Optimizer::add_segment(std::size_t first_parameter, Segment& segment, std::
     if (!segment.used(p) || groups_[place].skip) continue;
     // A parameter without an element on this rank counts too. So every rank has the same counts.
     active[place] = 1;
+    updated_.push_back({parameters[p], groups_[place], &segment, place});
     const Slice slice = segment.layout().own(parameters[p]);
     if (slice.length == 0) continue;
     Batch& batch = batch_of(groups_[place]);

@@ -123,6 +123,14 @@ class Optimizer {
   /// Bytes of the states on this rank.
   std::int64_t state_bytes() const;
 
+  /// A parameter that a step updates.
+  struct Updated {
+    ParameterInfo info;
+    ParameterGroup group;
+    Segment* segment;
+    std::size_t place;  // in counts_
+  };
+
  protected:
   /// `group` is called once for each parameter, by this constructor.
   Optimizer(ShardedModel& model, std::string name, std::vector<StateSpec> states, double weight_decay,
@@ -144,8 +152,17 @@ class Optimizer {
     double weight_decay = 0;
     std::optional<at::Tensor> grad_scale, found_inf;
   };
+  /// Gives the learning rate and the weight decay of a group to an Update.
+  using RateOf = std::function<Update(const ParameterGroup&)>;
   /// Updates the batch in place.
-  virtual void update(Batch& batch, const Update& update) = 0;
+  virtual void update(Batch& /*batch*/, const Update& /*update*/) {}
+  /// Updates all parameters of a step, by calling update() for each batch. An optimizer that needs other ranks does it
+  /// by itself. `all` is equal on all ranks, and holds parameters of which this rank has no element. `update` has no
+  /// rate.
+  virtual void update_together(const std::vector<Updated>& all, const RateOf& rate, const Update& update);
+  ShardedModel& model() { return model_; }
+  /// The step counts of parameters, this update included. Waits for the device.
+  std::vector<std::int64_t> steps_of(const std::vector<Updated>& all) const;
 
  private:
   /// Inputs that the lists were made of.
@@ -178,6 +195,7 @@ class Optimizer {
   at::Tensor active_;            // as counts_: 1 for parameters that the next step updates, else 0
   std::vector<Origin> origins_;  // of each segment
   std::vector<Batch> batches_;
+  std::vector<Updated> updated_;
   std::vector<Unit*> updated_units_;
 };
 

@@ -21,6 +21,7 @@
 #include "bench/forked_ranks.h"
 #include "fsdp/files/safetensors.h"
 #include "fsdp/files/tensor_files.h"
+#include "fsdp/optim/adafactor.h"
 #include "fsdp/optim/grad_scaler.h"
 #include "fsdp/text/json.h"
 #include "tests/fsdp/small_model.h"
@@ -204,6 +205,7 @@ std::unique_ptr<fsdp::Optimizer> make_optimizer(const std::string& name, fsdp::S
   if (name == "adamw_bf16") adamw.moments = fsdp::Moments::kBf16;
   if (name == "adamw_int8") adamw.moments = fsdp::Moments::kInt8;
   if (name.starts_with("adamw")) return std::make_unique<fsdp::AdamW>(model, adamw);
+  if (name == "adafactor") return std::make_unique<fsdp::Adafactor>(model);
   throw std::invalid_argument("--optimizer " + name + ": no such optimizer");
 }
 

@@ -21,6 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import engine_judges
 
 STEPS, SEQUENCES, POSITIONS, VOCABULARY, RATE = 200, 12, 16, 64, 5e-4
+ADAFACTOR_RATE = 0.05  # relative to the weights
 RANKS = (1, 2, 3)
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "adamw8bit_of_torchao.json"
 
@@ -89,23 +90,27 @@ def engine_test():
             ids, targets = make_batches()
             save_file({"ids": ids, "targets": targets}, cls.folder / "batches.safetensors")
 
-        def losses(self, optimizer, ranks):
+        def losses(self, optimizer, ranks, rate=RATE):
             out = self.folder / f"{optimizer}-{ranks}.out"
-            return self.train_by_engine(self.folder, out, model="llama", world_size=ranks, rate=RATE, optimizer=optimizer)[0]
+            return self.train_by_engine(self.folder, out, model="llama", world_size=ranks, rate=rate, optimizer=optimizer)[0]
 
-        def check(self, optimizer, want, first, half, whole):
+        def check(self, optimizer, want, first, half, whole, rate=RATE):
             """Relative differences are at most `first` in the first step, `half` in the first half and `whole` in all. Roundings grow:
             two programs with AdamW in fp32 differ by 1e-3 at the end."""
             self.assertEqual(len(want), STEPS)
             self.assertLess(want[-1], 0.5 * want[0], "it must learn, or equality says little")
             for ranks in RANKS:
                 with self.subTest(ranks=ranks):
-                    got = self.losses(optimizer, ranks)
+                    got = self.losses(optimizer, ranks, rate)
                     self.check_close(got[:STEPS // 2], want[:STEPS // 2], first, half, f"loss of {optimizer} at {ranks} ranks")
                     self.check_close(got, want, first, whole, f"loss of {optimizer} at {ranks} ranks")
 
         def test_moments_in_bf16_train_as_those_in_fp32(self):
             self.check("adamw_bf16", train(), 1e-6, 2e-3, 0.08)
+
+        def test_adafactor_trains_as_that_of_torch(self):
+            want = train(lambda model, rate: torch.optim.Adafactor(model.parameters(), ADAFACTOR_RATE))
+            self.check("adafactor", want, 1e-6, 1e-5, 1e-4, ADAFACTOR_RATE)
 
         def test_moments_in_int8_train_as_those_of_torchao(self):
             want = json.loads(GOLDEN.read_text())["losses"]

@@ -194,6 +194,8 @@ TEST(Tables, EachOptimizerHasItsOwnKeysAndDefaults) {
   EXPECT_EQ(filled("sgd").real("train.momentum"), 0.9);
   EXPECT_EQ(filled("sgd").real("train.weight_decay"), 0);
   EXPECT_FALSE(filled("sgd").has("train.beta1"));
+  EXPECT_EQ(filled("adafactor").real("train.weight_decay"), 0);
+  EXPECT_FALSE(filled("adafactor").has("train.epsilon"));
 }
 
 TEST(Tables, AStepScheduleHasThreeDropsUnlessItIsToldOtherwise) {

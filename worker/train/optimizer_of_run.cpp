@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/usage_error.h"
+#include "fsdp/optim/adafactor.h"
 
 namespace worker {
 namespace {
@@ -64,6 +65,12 @@ std::unique_ptr<fsdp::Optimizer> of_kind(const spec::Optimizer& options, std::in
       return std::make_unique<fsdp::Adam>(model, adam_options<fsdp::AdamOptions>(options, seed, group));
     case spec::OptimizerKind::kLion:
       return std::make_unique<fsdp::Lion>(model, with_betas<fsdp::LionOptions>(options, group));
+    case spec::OptimizerKind::kAdafactor: {
+      fsdp::AdafactorOptions adafactor;
+      adafactor.weight_decay = options.weight_decay;
+      adafactor.group = group;
+      return std::make_unique<fsdp::Adafactor>(model, adafactor);
+    }
     case spec::OptimizerKind::kSgd:
       break;
   }

@@ -142,11 +142,12 @@ TEST(RunFile, WrongTypesAndImpossibleValuesNameKeyValueAndRemedy) {
       {R"(,"train":{"gamma":0.5})", "train.gamma = 0.5: want none with schedule = \"cosine\"; set schedule = \"step\""},
       {R"(,"train":{"step_size":5})", "train.step_size = 5: want none with schedule = \"cosine\""},
       {R"(,"train":{"optimizer":"adamax"})",
-       R"(train.optimizer = "adamax": want one of "adamw", "adam", "sgd", "lion")"},
+       R"(train.optimizer = "adamax": want one of "adamw", "adam", "sgd", "lion", "adafactor")"},
       {R"(,"train":{"momentum":0.5})",
        "train.momentum = 0.5: want no momentum with optimizer = \"adamw\"; leave it out, or choose another "
        "train.optimizer"},
       {R"(,"train":{"optimizer":"sgd","beta1":0.5})", "train.beta1 = 0.5: want no beta1 with optimizer = \"sgd\""},
+      {R"(,"train":{"optimizer":"adafactor","beta2":0.5})", "want no beta2 with optimizer = \"adafactor\""},
       {R"(,"train":{"optimizer":"lion","moments":"bf16"})", "want no moments with optimizer = \"lion\""},
       {R"(,"train":{"optimizer":"lion","epsilon":0.05})", "want no epsilon with optimizer = \"lion\""},
       {R"(,"train":{"optimizer":"sgd","nesterov":true,"dampening":0.5})", "train.nesterov = true: want no nesterov"},

@@ -24,6 +24,7 @@ const char* const kOptimizers[] = {
     R"(,"moments":"bf16")",
     R"(,"moments":"int8")",
     R"(,"optimizer":"lion")",
+    R"(,"optimizer":"adafactor")",
     R"(,"optimizer":"sgd")",
     R"(,"optimizer":"sgd","momentum":0.8,"dampening":0.5)",
     R"(,"optimizer":"sgd","momentum":0.8,"nesterov":true)",
@@ -95,6 +96,7 @@ TEST(Optimizers, EverySettingChangesTheTraining) {
        {"beta1", R"(,"optimizer":"lion","beta1":0.2)"},
        {"beta2", R"(,"optimizer":"lion","beta2":0.1)"},
        {"decay", R"(,"optimizer":"lion","weight_decay":3)"}},
+      {{"", R"(,"optimizer":"adafactor")"}, {"decay", R"(,"optimizer":"adafactor","weight_decay":3)"}},
   };
   for (const auto& group : changes) {
     std::map<double, std::string> seen;
