@@ -4,9 +4,10 @@
 // Usage: engine_bench [--dim N] [--layers N] [--heads N] [--kv-heads N] [--intermediate N] [--vocab N] [--seq N]
 //   [--batch N] [--steps N] [--warm-up N] [--world-size N] [--dtype fp32|bf16] [--strategy NAME] [--device cpu|cuda]
 //   [--transport shared_memory|sockets]
-//   [--checkpointing] [--plain] [--cuda-graph]
+//   [--moments fp32|bf16|int8] [--checkpointing] [--plain] [--cuda-graph]
 // --batch counts the sequences of a rank. A step is forward, backward and AdamW on one batch. Rank 0 prints one JSON
 // line. step_ms is the median step on the CPU. On CUDA it is the mean step between two synchronisations of the device.
+// update_ms is the median of AdamW's part of a step, on the CPU and with the engine alone.
 // --cuda-graph: each step is a replay of one CUDA graph.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -47,7 +48,7 @@ constexpr double kRate = 3e-4, kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-8, kDecay 
 struct Options {
   std::int64_t dim = 256, layers = 8, heads = 4, kv_heads = 0, intermediate = 0, vocab = 1024;
   std::int64_t seq = 128, batch = 2, steps = 10, warm_up = 3, world_size = 1;
-  std::string dtype = "fp32", strategy = "full_shard", device = "cpu", transport = "shared_memory";
+  std::string dtype = "fp32", strategy = "full_shard", device = "cpu", transport = "shared_memory", moments = "fp32";
   bool checkpointing = false, plain = false, cuda_graph = false;
 };
 
@@ -74,8 +75,11 @@ Options parse(int count, char** arguments) {
                                                                       {"--steps", &o.steps},
                                                                       {"--warm-up", &o.warm_up},
                                                                       {"--world-size", &o.world_size}};
-  const std::vector<std::pair<std::string, std::string*>> words = {
-      {"--dtype", &o.dtype}, {"--strategy", &o.strategy}, {"--device", &o.device}, {"--transport", &o.transport}};
+  const std::vector<std::pair<std::string, std::string*>> words = {{"--dtype", &o.dtype},
+                                                                   {"--strategy", &o.strategy},
+                                                                   {"--device", &o.device},
+                                                                   {"--transport", &o.transport},
+                                                                   {"--moments", &o.moments}};
   const std::vector<std::pair<std::string, bool*>> switches = {
       {"--checkpointing", &o.checkpointing}, {"--plain", &o.plain}, {"--cuda-graph", &o.cuda_graph}};
   const auto find = [](const auto& list, const std::string& name) {
@@ -127,12 +131,17 @@ std::vector<fsdp::MeshAxis> axes_of(const Options& o) {
   return {{"replicate", ranks / 2}, {"shard", 2}};
 }
 
+using Clock = std::chrono::steady_clock;
+
 /// A model with its optimizer.
 class Trainee {
  public:
   virtual ~Trainee() = default;
   virtual const worker::LlamaForCausalLm& model() const = 0;
   virtual void update() = 0;
+  /// Milliseconds of each of the optimizer's steps so far. Empty: they are not measured.
+  virtual std::vector<double> updates_ms() const { return {}; }
+  virtual std::int64_t state_bytes() const { return 0; }
   /// Forward, backward and update. Returns the loss.
   virtual at::Tensor step(const at::Tensor& ids, const at::Tensor& targets) {
     const at::Tensor loss = model().loss(ids, targets) / targets.numel();
@@ -155,6 +164,10 @@ class ShardedTrainee : public Trainee {
         choose<at::ScalarType>("--dtype", o.dtype, {{"fp32", at::kFloat}, {"bf16", at::kBFloat16}});
     options.reshard_after_forward = o.strategy != "shard_grad_op" && o.strategy != "zero1";
     options.reshard_after_backward = o.strategy != "zero1";
+    const auto moments = choose<fsdp::Moments>(
+        "--moments", o.moments,
+        {{"fp32", fsdp::Moments::kFp32}, {"bf16", fsdp::Moments::kBf16}, {"int8", fsdp::Moments::kInt8}});
+    if (moments == fsdp::Moments::kInt8) options.alignment = fsdp::kQuantisedBlock;
     for (const auto& layer : model_->blocks()) {
       layer->wrapper = worker::wrapper_of(sharded_.fully_shard(layer, options));
       if (o.checkpointing) layer->wrapper = worker::nested(layer->wrapper, worker::recomputing(*layer));
@@ -169,6 +182,7 @@ class ShardedTrainee : public Trainee {
     adam.beta2 = kBeta2;
     adam.eps = kEps;
     adam.weight_decay = kDecay;
+    adam.moments = moments;
     adam.group = [](const fsdp::ParameterInfo&) { return fsdp::ParameterGroup(); };
     optimizer_.emplace(sharded_, adam);
     if (o.cuda_graph) {
@@ -182,10 +196,14 @@ class ShardedTrainee : public Trainee {
     if (graph_) {
       optimizer_->step(rate_);
     } else {
+      const auto before = Clock::now();
       optimizer_->step(kRate);
+      updates_ms_.push_back(std::chrono::duration<double, std::milli>(Clock::now() - before).count());
     }
     sharded_.zero_grad();
   }
+  std::vector<double> updates_ms() const override { return updates_ms_; }
+  std::int64_t state_bytes() const override { return optimizer_->state_bytes(); }
   at::Tensor step(const at::Tensor& ids, const at::Tensor& targets) override {
     if (!graph_) return Trainee::step(ids, targets);
     const auto& in = graph_->inputs({ids, targets});
@@ -198,6 +216,7 @@ class ShardedTrainee : public Trainee {
   std::optional<fsdp::AdamW> optimizer_;
   at::Tensor rate_;
   std::optional<fsdp::StepGraph> graph_;
+  std::vector<double> updates_ms_;
 };
 
 /// LibTorch without the engine: one fused AdamW over all parameters. In bf16 the optimizer has fp32 masters.
@@ -244,8 +263,6 @@ class PlainTrainee : public Trainee {
   std::shared_ptr<worker::LlamaForCausalLm> model_;
   std::vector<at::Tensor> masters_, averages_, squares_, steps_;
 };
-
-using Clock = std::chrono::steady_clock;
 
 double seconds_since_boot() {
   timespec now{};
@@ -306,6 +323,12 @@ fsdp::Json cuda_peak_mb(c10::Device device) {
   return nullptr;
 }
 
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 /// One rank's batch, the same in each step.
 class Steps {
  public:
@@ -333,8 +356,7 @@ class Steps {
     if (device_.is_cuda()) {
       return std::chrono::duration<double, std::milli>(Clock::now() - begun).count() / static_cast<double>(steps);
     }
-    std::nth_element(took.begin(), took.begin() + steps / 2, took.end());
-    return took[static_cast<std::size_t>(steps / 2)];
+    return median(std::move(took));
   }
 
   double loss() const { return loss_.item<double>(); }
@@ -391,6 +413,11 @@ void train(const Options& o, const ForkedRank& place, double started) {
     out["peak_rss_mb"] = in_mb(after.ru_maxrss * 1024);
     out["tensor_peak_mb"] = device.is_cpu() && o.warm_up > 1 ? fsdp::Json(in_mb(bytes->peak())) : fsdp::Json(nullptr);
     out["peak_cuda_mb"] = cuda_peak_mb(device);
+    const std::vector<double> updates = trainee->updates_ms();
+    if (device.is_cpu() && !updates.empty()) {
+      out["update_ms"] = median({updates.end() - static_cast<std::ptrdiff_t>(o.steps), updates.end()});
+      out["state_mb"] = in_mb(trainee->state_bytes());
+    }
     out["loss"] = loss;
     out["system_time_s"] = seconds(after.ru_stime) - seconds(before.ru_stime);
     out["minor_faults"] = static_cast<std::int64_t>(after.ru_minflt - before.ru_minflt);

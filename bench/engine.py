@@ -97,8 +97,19 @@ def alone_row(width, of):
             f"{ratio(of['muster'], of['pytorch']):.3f} |")
 
 
+def updates(programs):
+    """AdamW's part of a step, of 50 million elements on one rank."""
+    options = ["--dim", "640", "--heads", "10", "--vocab", "8192", "--seq", "16", "--batch", "1", "--steps", "5", "--warm-up", "2"]
+    return programs.rounds({moments: ("muster", "--moments", moments, *options) for moments in ("fp32", "bf16", "int8")}, 5)
+
+
+def update_row(moments, of):
+    return f"| {moments} | {middle(of[moments], 'update_ms'):.0f} ms | {middle(of[moments], 'state_mb'):.0f} MB |"
+
+
 def measure(binaries, quick):
     programs = Programs(binaries, quick)
+    update = updates(programs)
     wide = {width: pairs(programs, width_options(width), 5 if width < 1024 else 3) for width in WIDTHS}
     small = pairs(programs, SMALL, 5)
     one = {width: alone(programs, width) for width in WIDTHS[:2]}
@@ -122,6 +133,9 @@ def measure(binaries, quick):
         "## One rank: the engine beside unsharded models", "",
         "| width | muster | plain LibTorch | muster / LibTorch | plain PyTorch | muster / PyTorch |", "|---|---|---|---|---|---|",
         *(alone_row(width, of) for width, of in one.items()), "",
+        "## The update of AdamW by the format of its moments", "",
+        "50 million elements on one rank, which has one thread: the optimizer's part of a step, and the bytes of its states.", "",
+        "| moments | update | states |", "|---|---|---|", *(update_row(moments, update) for moments in update), "",
         "## From the start of the program to the end of the first step", "",
         "| muster, two ranks | FSDP2, two ranks | FSDP2, one rank |", "|---|---|---|",
         f"| {first['muster 2']:.2f} s | {first['pytorch 2']:.2f} s | {first['pytorch 1']:.2f} s |"]) + "\n"

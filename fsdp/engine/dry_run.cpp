@@ -312,4 +312,8 @@ TORCH_LIBRARY_IMPL(_, Fake, library) {
 
 DryRunGuard::DryRunGuard() : guard_(kDry) {}
 
+bool DryRunGuard::is_active() {
+  return c10::impl::tls_is_dispatch_key_included(kDry);
+}
+
 }  // namespace fsdp

@@ -26,6 +26,8 @@ namespace fsdp {
 class DryRunGuard {
  public:
   DryRunGuard();
+  /// True on a thread that has a guard. Code that reads and writes memory by itself computes nothing then.
+  static bool is_active();
 
  private:
   c10::impl::IncludeDispatchKeyGuard guard_;

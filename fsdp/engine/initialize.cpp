@@ -9,6 +9,7 @@
 
 #include "fsdp/engine/layout.h"
 #include "fsdp/text/fnv1a.h"
+#include "fsdp/text/splitmix64.h"
 
 namespace fsdp {
 namespace {
@@ -26,15 +27,10 @@ void call_on_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 /// A generator for one block. LibTorch's own seeding uses 32 bits, and two of a model's 100,000 blocks would soon be
-/// equal. So all of the generator's state comes from `seed`, by splitmix64 (Steele, Lea and Flood, 2014).
+/// equal. So all of the generator's state comes from `seed`.
 at::Generator generator_of(std::uint64_t seed) {
   at::mt19937_data_pod state = at::mt19937(1).data();
-  for (std::uint32_t& word : state.state_) {
-    std::uint64_t z = seed += 0x9e3779b97f4a7c15ull;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    word = static_cast<std::uint32_t>((z ^ (z >> 31)) >> 32);
-  }
+  for (std::uint32_t& word : state.state_) word = static_cast<std::uint32_t>(splitmix64(seed) >> 32);
   at::mt19937 engine(1);
   engine.set_data(state);
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();

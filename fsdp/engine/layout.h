@@ -44,22 +44,52 @@ struct Slice {
   at::Tensor in(const at::Tensor& flat) const { return flat.narrow(0, shard_offset, length); }
 };
 
+/// How an optimizer's state is kept beside the shard: one value for each `block` elements of a parameter, on the rank
+/// that has these, or some values of a parameter as a whole, on every rank.
+struct StateForm {
+  at::ScalarType dtype = at::kFloat;
+  /// 1, or a divisor of UnitLayout::alignment(). So every block lies on one rank.
+  std::int64_t block = 1;
+  /// Tells which parameters have the state. Null: all do.
+  std::function<bool(const ParameterInfo&)> has = {};
+  /// Gives the number of values that every rank has of a parameter; 0: no state. Null: values are sharded.
+  std::function<std::int64_t(const ParameterInfo&)> replicated = {};
+
+  bool is_of(const ParameterInfo& parameter) const {
+    return (!has || has(parameter)) && (!replicated || replicated(parameter) > 0);
+  }
+  /// Values for `elements` elements from the start of a block on.
+  std::int64_t values(std::int64_t elements) const { return (elements + block - 1) / block; }
+};
+
+/// A state of an optimizer. Optimizers of one name whose states have other forms give those other names, so that a
+/// checkpoint of the one is refused by the other.
+struct StateSpec {
+  StateSpec(const char* state, StateForm kept = {}) : name(state), form(std::move(kept)) {}
+  std::string name;
+  StateForm form;
+};
+
 /// How a segment's parameters lie in one flat buffer, and how ranks divide the buffer. Pure arithmetic.
 ///
-/// Parameters follow each other in row-major order. Each parameter starts at a multiple of kAlignment elements. Padding
-/// at the end makes the buffer world_size equal chunks, so a plain all-gather of chunks gives the parameters without
-/// copies. A chunk border may fall anywhere, even inside a row. In a small unit the last ranks hold only padding.
+/// Parameters follow each other in row-major order. Parameters and chunks start at multiples of alignment() elements.
+/// Padding at the end makes the buffer world_size equal chunks, so a plain all-gather of chunks gives the parameters
+/// without copies. A chunk border may fall anywhere, even inside a row. In a small unit the last ranks hold only
+/// padding.
 class UnitLayout {
  public:
   /// 32 elements are 64 bytes in bf16, so every view starts on a cache line in every dtype.
   static constexpr std::int64_t kAlignment = 32;
 
   UnitLayout() = default;
-  /// Fills in the offsets of `parameters`. `rank` is this rank's place among those that share the buffer.
-  UnitLayout(std::vector<ParameterInfo> parameters, int world_size, int rank);
+  /// Fills in the offsets of `parameters`. `rank` is this rank's place among those that share the buffer. Throws
+  /// c10::Error for an alignment that is no multiple of kAlignment.
+  UnitLayout(std::vector<ParameterInfo> parameters, int world_size, int rank, std::int64_t alignment = kAlignment);
 
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
   int world_size() const { return world_size_; }
+  /// Elements from whose multiples parameters and chunks start.
+  std::int64_t alignment() const { return alignment_; }
   /// Elements of one rank's shard, padding included.
   std::int64_t chunk() const { return chunk_; }
   /// Elements of the gathered buffer: world_size * chunk.
@@ -70,11 +100,17 @@ class UnitLayout {
   /// The part that this rank owns.
   Slice own(const ParameterInfo& parameter) const { return slice(parameter, rank_); }
   Slice slice(const ParameterInfo& parameter, int rank) const;
+  /// This rank's values of a parameter's state, counted in values. A state that all parameters have lies as the shard
+  /// does. One that some have, or that is replicated, holds the values without gaps.
+  Slice own_state(const StateForm& form, const ParameterInfo& parameter) const;
+  /// Values of the state on this rank.
+  std::int64_t state_numel(const StateForm& form) const;
 
  private:
   std::vector<ParameterInfo> parameters_;
   int world_size_ = 1;
   int rank_ = 0;
+  std::int64_t alignment_ = kAlignment;
   std::int64_t chunk_ = 0;
   std::int64_t numel_ = 0;
 };

@@ -153,16 +153,38 @@ bool Segment::gradient_shard_is_buffer() const {
          divide_.after == 1 && !key_.offload.to_cpu;
 }
 
-at::Tensor& Segment::state(const std::string& name) {
+at::Tensor& Segment::state(const std::string& name, const StateForm& form) {
   TORCH_CHECK(key_.has_master, "state ", name, " of unit ", whose_, ": the segment is frozen and has no states");
+  TORCH_CHECK(layout_.alignment() % form.block == 0, "state ", name, " of unit ", whose_, " has one value for ",
+              form.block, " elements, and parts of the unit start at multiples of ", layout_.alignment(),
+              "; set ShardOptions::alignment = ", form.block);
   at::Tensor& state = states_[name];
-  if (!state.defined()) state = at::zeros({layout_.chunk()}, shard_.options());
-  return state;
+  if (state.defined()) return state;
+  forms_[name] = form;
+  return state = at::zeros({layout_.state_numel(form)}, shard_.options().dtype(form.dtype));
 }
 
-void Segment::store(const at::Tensor& flat, std::size_t parameter, const at::Tensor& whole) const {
+void Segment::store(std::size_t parameter, const at::Tensor& whole) const {
   const Slice slice = layout_.own(layout_.parameters()[parameter]);
-  if (slice.length > 0) slice.in(flat).copy_(whole.detach().reshape({-1}).narrow(0, slice.begin, slice.length));
+  if (slice.length > 0) slice.in(shard_).copy_(whole.detach().reshape({-1}).narrow(0, slice.begin, slice.length));
+}
+
+void Segment::store_state(const std::string& name, std::size_t parameter, const at::Tensor& whole) const {
+  const Slice slice = layout_.own_state(form(name), layout_.parameters()[parameter]);
+  if (slice.length > 0) slice.in(states_.at(name)).copy_(whole.narrow(0, slice.begin, slice.length));
+}
+
+at::Tensor Segment::spread_state(const std::string& name) const {
+  const StateForm& form = this->form(name);
+  const at::Tensor& state = states_.at(name);
+  if (!form.has) return state;
+  at::Tensor spread = at::zeros({layout_.chunk() / form.block}, state.options());
+  for (const ParameterInfo& parameter : layout_.parameters()) {
+    const Slice slice = layout_.own_state(form, parameter);
+    if (slice.length > 0)
+      spread.narrow(0, layout_.own(parameter).shard_offset / form.block, slice.length).copy_(slice.in(state));
+  }
+  return spread;
 }
 
 void Segment::take_over_parameters() {

@@ -75,13 +75,19 @@ class Segment {
   /// since zero_grad(). Known after ShardedModel::complete_gradients().
   const std::vector<std::uint8_t>& used() const { return used_anywhere_; }
   bool used(std::size_t parameter) const { return used_anywhere_[parameter] != 0; }
-  /// A flat fp32 tensor beside the shard, [chunk], such as a moment of an optimizer. Zeros at the first call. It moves
-  /// with the shard when requires_grad changes. Only for segments with a master.
-  at::Tensor& state(const std::string& name);
+  /// A flat tensor beside the shard, [layout().state_numel(form)], such as a moment of an optimizer. Zeros at the first
+  /// call, which gives it its form. It moves with the shard when requires_grad changes. Only for segments with a
+  /// master. Throws c10::Error for blocks that do not fit the layout.
+  at::Tensor& state(const std::string& name, const StateForm& form = {});
   const std::map<std::string, at::Tensor>& states() const { return states_; }
+  const StateForm& form(const std::string& state) const { return forms_.at(state); }
 
-  /// Copies this rank's slice of a whole parameter into a flat tensor, [chunk]. `parameter` is its place in layout().
-  void store(const at::Tensor& flat, std::size_t parameter, const at::Tensor& whole) const;
+  /// Copies this rank's slice of a whole parameter into the shard. `parameter` is its place in layout().
+  void store(std::size_t parameter, const at::Tensor& whole) const;
+  /// Copies this rank's values of a parameter's whole state into the state.
+  void store_state(const std::string& name, std::size_t parameter, const at::Tensor& whole) const;
+  /// A sharded state as if every parameter had it, which is equally long on all ranks: [chunk / form.block].
+  at::Tensor spread_state(const std::string& name) const;
 
   /// Bytes of the gathered parameters while they exist.
   std::int64_t unsharded_bytes() const { return layout_.padded_numel() * c10::elementSize(key_.param_dtype); }
@@ -187,6 +193,7 @@ class Segment {
   at::Tensor gradient_shard_memory_;  // of gradient_shard_, kept from step to step
   std::vector<std::uint8_t> used_here_, used_anywhere_;
   std::map<std::string, at::Tensor> states_;
+  std::map<std::string, StateForm> forms_;  // of states_
 };
 
 }  // namespace fsdp

@@ -22,7 +22,11 @@ std::int64_t aligned(std::int64_t bytes) {
 struct Unit::Whole {
   at::Tensor value;
   bool has_master = false;
-  std::map<std::string, at::Tensor> states;
+  struct State {
+    StateForm form;
+    at::Tensor values;  // flat
+  };
+  std::map<std::string, State> states = {};
 };
 
 Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::Tensor> parameters,
@@ -98,12 +102,15 @@ void Unit::make_segments(const std::vector<Whole>& values) {
       infos.push_back(infos_[i]);
       parameters.push_back(parameters_[i]);
     }
-    auto segment = std::make_unique<Segment>(key, UnitLayout(std::move(infos), ranks.world_size(), ranks.rank()),
-                                             std::move(parameters), partners, name_);
+    UnitLayout layout(std::move(infos), ranks.world_size(), ranks.rank(), options_.alignment);
+    auto segment = std::make_unique<Segment>(key, std::move(layout), std::move(parameters), partners, name_);
     for (std::size_t p = 0; p < members.size(); ++p) {
       const Whole& whole = values[members[p]];
-      if (!whole.value.is_meta()) segment->store(segment->shard(), p, whole.value);
-      for (const auto& [state, value] : whole.states) segment->store(segment->state(state), p, value);
+      if (!whole.value.is_meta()) segment->store(p, whole.value);
+      for (const auto& [name, state] : whole.states) {
+        segment->state(name, state.form);
+        segment->store_state(name, p, state.values);
+      }
     }
     segment->take_over_parameters();
     resident = resident && segment->shard_is_parameter();
@@ -120,7 +127,7 @@ std::vector<Unit::Whole> Unit::gather_values() {
   for (const auto& segment : segments_) {
     const UnitLayout& layout = segment->layout();
     const auto gather = [&](const at::Tensor& flat) {
-      at::Tensor buffer = at::empty({layout.padded_numel()}, flat.options().device(ranks.device()));
+      at::Tensor buffer = at::empty({flat.numel() * layout.world_size()}, flat.options().device(ranks.device()));
       ranks.gather(buffer, flat, name_);
       return buffer;
     };
@@ -130,8 +137,15 @@ std::vector<Unit::Whole> Unit::gather_values() {
       values[info.index].has_master = segment->key().has_master;
     }
     for (const auto& [name, flat] : segment->states()) {
-      const at::Tensor states = gather(flat);
-      for (const ParameterInfo& info : layout.parameters()) values[info.index].states[name] = info.in(states);
+      const StateForm& form = segment->form(name);
+      if (form.replicated) {
+        for (const ParameterInfo& info : layout.parameters())
+          if (form.is_of(info)) values[info.index].states[name] = {form, layout.own_state(form, info).in(flat)};
+        continue;
+      }
+      const at::Tensor states = gather(segment->spread_state(name));
+      for (const ParameterInfo& info : layout.parameters())
+        values[info.index].states[name] = {form, states.narrow(0, info.offset / form.block, form.values(info.numel))};
     }
   }
   return values;

@@ -53,6 +53,10 @@ struct ShardOptions {
   /// gradients, so gradients of one unit exist at one time, not of two. Gradients take memory from the start of
   /// backward to zero_grad() alone; otherwise it is kept from step to step.
   bool tight = false;
+  /// Each parameter, and each rank's part, starts at a multiple of so many elements: a multiple of
+  /// UnitLayout::kAlignment. A state of an optimizer that has one value for a block of elements needs a multiple of
+  /// that block, such as 256 for Moments::kInt8.
+  std::int64_t alignment = UnitLayout::kAlignment;
   /// Copies parameters and buffers from rank 0 during fully_shard(). With false, each rank must have built equal ones.
   bool sync_module_states = false;
 };

@@ -117,7 +117,7 @@ class Source {
     return *opened;
   }
 
-  /// A piece of a saved tensor: elements [begin, begin + length) of the tensor `key` in `file`.
+  /// A piece of a saved tensor: values [begin, begin + length) of the tensor `key` in `file`.
   struct Piece {
     SavedFile& file;
     const std::string& key;
@@ -126,13 +126,24 @@ class Source {
     std::int64_t offset;  // of the piece in the wanted slice
   };
 
-  /// Calls `use(piece)` for every saved piece of `wanted`.
+  /// Calls `use(piece)` for every saved piece of `wanted`, which counts values of a state of this form.
   template <typename Use>
-  void overlap(const std::string& key, const SavedTensor& tensor, const Slice& wanted, const Use& use) {
-    for (const SavedSlice& saved : tensor.slices) {
+  void overlap(const std::string& key, const SavedTensor& tensor, const StateForm& form, const Slice& wanted,
+               const Use& use) {
+    if (form.replicated) {
+      // The rank that had the first element has saved all values.
+      const SavedSlice all{tensor.slices.front().rank, 0, wanted.length};
+      return use(Piece{holder(key, all, form.dtype), key, 0, wanted.length, 0});
+    }
+    for (const SavedSlice& slice : tensor.slices) {
+      if (slice.begin % form.block != 0)
+        fail(file_name(slice.rank, info_.world_size) + ": " + key + " begins inside a block of " +
+             std::to_string(form.block));
+      const SavedSlice saved{slice.rank, slice.begin / form.block, form.values(slice.length)};
       const std::int64_t first = std::max(saved.begin, wanted.begin);
       const std::int64_t last = std::min(saved.begin + saved.length, wanted.begin + wanted.length);
-      if (first < last) use(Piece{holder(key, saved), key, first - saved.begin, last - first, first - wanted.begin});
+      if (first < last)
+        use(Piece{holder(key, saved, form.dtype), key, first - saved.begin, last - first, first - wanted.begin});
     }
   }
 
@@ -143,11 +154,11 @@ class Source {
   }
 
  private:
-  /// The file that holds a saved slice, 1-D fp32.
-  SavedFile& holder(const std::string& key, const SavedSlice& slice) {
+  /// The file that holds a saved slice, 1-D.
+  SavedFile& holder(const std::string& key, const SavedSlice& slice, at::ScalarType dtype) {
     SavedFile& held = file(slice.rank);
     const TensorEntry& entry = held.reader().entry(key);
-    if (entry.dtype != at::kFloat || entry.shape != std::vector<std::int64_t>{slice.length})
+    if (entry.dtype != dtype || entry.shape != std::vector<std::int64_t>{slice.length})
       fail(file_name(slice.rank, info_.world_size) + ": " + key + " has another dtype or shape than the manifest says");
     return held;
   }
@@ -177,7 +188,8 @@ at::Tensor read_tensor(SavedFile& file, const std::string& key) {
 /// Reads a piece into a flat tensor of any dtype and device.
 void read_into(const Source::Piece& piece, const at::Tensor& flat) {
   if (flat.is_cpu()) return piece.file.read(piece.key, piece.begin, flat);
-  const at::Tensor host = at::empty({piece.length}, at::TensorOptions().dtype(at::kFloat));
+  const at::Tensor host =
+      at::empty({piece.length}, at::TensorOptions().dtype(piece.file.reader().entry(piece.key).dtype));
   piece.file.read(piece.key, piece.begin, host);
   flat.copy_(host);
 }
@@ -251,7 +263,14 @@ bool keeps_average(const SavedPart& saved) {
   return saved.optimizer && std::ranges::find(saved.optimizer->states, kAverageState) != saved.optimizer->states.end();
 }
 
-/// Calls `visit(key, saved tensor, wanted slice, flat destination tensor)` for everything that this rank must read.
+/// Values that a rank reads: those of a parameter, or of a state of it.
+struct Wanted {
+  StateForm form;
+  Slice slice;      // counts values
+  at::Tensor flat;  // where they go
+};
+
+/// Calls `visit(key, saved tensor, wanted)` for everything that this rank must read.
 template <typename Visit>
 void for_each_wanted(const std::vector<CheckpointPart>& parts, const Source& source, const Visit& visit) {
   for (const CheckpointPart& part : parts) {
@@ -260,14 +279,18 @@ void for_each_wanted(const std::vector<CheckpointPart>& parts, const Source& sou
     for (const auto& [unit, segment, parameter] : part.model.parameters()) {
       const Slice slice = segment.layout().own(parameter);
       const auto found = saved_part.tensors.find(parameter.name);
-      if (slice.length == 0 || found == saved_part.tensors.end()) continue;
+      if (parameter.numel == 0 || found == saved_part.tensors.end()) continue;
       const SavedTensor& saved = found->second;
       const bool has_average = averages && saved.trainable && saved.steps > 0;
-      visit(saved_part.prefix + (has_average ? kAverageState : "parameter") + "/" + parameter.name, saved, slice,
-            segment.shard());
+      if (slice.length > 0) {
+        visit(saved_part.prefix + (has_average ? kAverageState : "parameter") + "/" + parameter.name, saved,
+              Wanted{{}, slice, segment.shard()});
+      }
       if (part.optimizer == nullptr || !segment.key().has_master || !saved.trainable) continue;
-      for (const std::string& state : part.optimizer->state_names())
-        visit(saved_part.prefix + state + "/" + parameter.name, saved, slice, segment.state(state));
+      for (const auto& [name, form] : part.optimizer->states()) {
+        const Wanted wanted{form, segment.layout().own_state(form, parameter), segment.state(name, form)};
+        if (wanted.slice.length > 0) visit(saved_part.prefix + name + "/" + parameter.name, saved, wanted);
+      }
     }
   }
 }
@@ -366,8 +389,8 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
   if (problem.empty()) {
     check_same_parts(info, source->parts(), parts_, options_);
     problem = ranks.agree(failure_of([&] {
-      for_each_wanted(parts_, *source, [&](const auto& key, const auto& saved, const auto& wanted, auto&) {
-        source->overlap(key, saved, wanted,
+      for_each_wanted(parts_, *source, [&](const auto& key, const auto& saved, const Wanted& wanted) {
+        source->overlap(key, saved, wanted.form, wanted.slice,
                         [](const Source::Piece& piece) { piece.file.verify(piece.key, piece.begin, piece.length); });
       });
       if (info.world_size != shards.world_size()) return;
@@ -384,12 +407,11 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
     part.model.await_copies();
     forget_states(part);
   }
-  for_each_wanted(parts_, *source,
-                  [&](const auto& key, const auto& saved, const Slice& wanted, const at::Tensor& flat) {
-                    source->overlap(key, saved, wanted, [&](const Source::Piece& piece) {
-                      read_into(piece, flat.narrow(0, wanted.shard_offset + piece.offset, piece.length));
-                    });
-                  });
+  for_each_wanted(parts_, *source, [&](const auto& key, const auto& saved, const Wanted& wanted) {
+    source->overlap(key, saved, wanted.form, wanted.slice, [&](const Source::Piece& piece) {
+      read_into(piece, wanted.flat.narrow(0, wanted.slice.shard_offset + piece.offset, piece.length));
+    });
+  });
   for (const CheckpointPart& part : parts_) {
     tell_changes(part, source->parts().at(part.name));
     load_steps(part, source->parts().at(part.name));

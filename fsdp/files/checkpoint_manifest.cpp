@@ -139,7 +139,7 @@ Json json_of(const CheckpointPart& part) {
   Json json;
   Optimizer::StepCounts counts;
   if (part.optimizer != nullptr) {
-    const auto& states = part.optimizer->state_names();
+    const auto states = part.optimizer->state_names();
     json["optimizer"] = Json::Object{{"name", part.optimizer->name()},
                                      {"steps", part.optimizer->steps()},
                                      {"states", Json::Array(states.begin(), states.end())}};

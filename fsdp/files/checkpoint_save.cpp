@@ -54,12 +54,19 @@ class Snapshot {
   std::optional<c10::Device> device_;
 };
 
+/// Values of a parameter, or of a state of it, as a checkpoint holds them.
+struct TakenSlice {
+  std::string key;
+  at::Tensor values;
+  at::ScalarType saved_dtype;
+};
+
 /// Data that a save takes of the run when it begins.
 struct Checkpointer::Taken {
   std::int64_t step = 0;
   std::optional<std::int64_t> also_keep;
   Json manifest;  // without the list of files; on rank 0 alone
-  std::vector<std::pair<std::string, at::Tensor>> slices;
+  std::vector<TakenSlice> slices;
   std::map<std::string, at::Tensor> own;
   std::string problem;  // why this rank could not take its part; empty for success
 };
@@ -77,34 +84,45 @@ namespace {
 constexpr char kFenced = 'F';
 constexpr char kFailed = 'E';
 
+/// True on the one rank that has a parameter's first element. It saves what all ranks have of the parameter.
+bool holds_first(const Slice& slice) {
+  return slice.length > 0 && slice.begin == 0;
+}
+
 /// Adds this rank's slices of a segment: views of its flat tensors, or of the tensors' copies. `where` names the
 /// segment.
 void add_slices(const CheckpointPart& part, Segment& segment, const std::string& where, Snapshot* copies,
-                std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+                std::vector<TakenSlice>& slices) {
   const auto& parameters = segment.layout().parameters();
   if (std::none_of(parameters.begin(), parameters.end(), [&](const auto& one) { return part.saves(one); })) return;
-  std::vector<std::pair<std::string, at::Tensor>> flats = {{"parameter", segment.shard()}};
+  std::vector<std::pair<StateSpec, at::Tensor>> flats;
+  flats.emplace_back("parameter", segment.shard());
   if (part.optimizer != nullptr && segment.key().has_master)
-    for (const std::string& name : part.optimizer->state_names()) flats.emplace_back(name, segment.state(name));
+    for (const StateSpec& state : part.optimizer->states())
+      flats.emplace_back(state, segment.state(state.name, state.form));
   if (copies != nullptr)
-    for (auto& [kind, flat] : flats) flat = copies->take(where + "/" + kind, flat);
+    for (auto& [state, flat] : flats) flat = copies->take(where + "/" + state.name, flat);
   for (const ParameterInfo& parameter : parameters) {
-    const Slice slice = segment.layout().own(parameter);
-    if (slice.length == 0 || !part.saves(parameter)) continue;
-    for (const auto& [kind, flat] : flats)
-      tensors.emplace_back(part.name + "/" + kind + "/" + parameter.name, slice.in(flat));
+    if (!part.saves(parameter)) continue;
+    for (const auto& [state, flat] : flats) {
+      const Slice slice = segment.layout().own_state(state.form, parameter);
+      const bool is_here = !state.form.replicated || holds_first(segment.layout().own(parameter));
+      if (slice.length > 0 && is_here)
+        slices.push_back({part.name + "/" + state.name + "/" + parameter.name, slice.in(flat), state.form.dtype});
+    }
   }
 }
 
-/// Writes a rank's file: its slices in fp32, converted one at a time, and its own tensors as they are.
-WrittenFile write_rank(const fs::path& path, const std::vector<std::pair<std::string, at::Tensor>>& slices,
+/// Writes a rank's file: its slices, of which parameters are converted to fp32 one at a time, and its own tensors as
+/// they are.
+WrittenFile write_rank(const fs::path& path, const std::vector<TakenSlice>& slices,
                        const std::map<std::string, at::Tensor>& own, std::int64_t block_bytes) {
   std::vector<TensorPlan> plan;
-  for (const auto& [key, slice] : slices) plan.push_back({key, at::kFloat, slice.sizes().vec()});
+  for (const auto& [key, slice, dtype] : slices) plan.push_back({key, dtype, slice.sizes().vec()});
   for (const auto& [key, tensor] : own)
     plan.push_back({std::string(kRankTensors) + "/" + key, tensor.scalar_type(), tensor.sizes().vec()});
   SafetensorsWriter writer(path, plan, {}, block_bytes);
-  for (const auto& [key, slice] : slices) writer.append(slice.to(at::kFloat));
+  for (const auto& [key, slice, dtype] : slices) writer.append(slice.to(dtype));
   for (const auto& [key, tensor] : own) writer.append(tensor);
   return writer.finish();
 }

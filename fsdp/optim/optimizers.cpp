@@ -21,9 +21,9 @@ GroupOf with_layer_rates(GroupOf group, double factor, std::function<int(const P
 
 Optimizer::~Optimizer() = default;
 
-Optimizer::Optimizer(ShardedModel& model, std::string name, std::vector<std::string> state_names, double weight_decay,
+Optimizer::Optimizer(ShardedModel& model, std::string name, std::vector<StateSpec> states, double weight_decay,
                      const GroupOf& group)
-    : model_(model), name_(std::move(name)), state_names_(std::move(state_names)), weight_decay_(weight_decay) {
+    : model_(model), name_(std::move(name)), states_(std::move(states)), weight_decay_(weight_decay) {
   for (const auto& unit : model_.units()) {
     first_of_unit_.push_back(groups_.size());
     for (const auto& segment : unit->segments()) groups_.resize(groups_.size() + segment->layout().parameters().size());
@@ -33,15 +33,21 @@ Optimizer::Optimizer(ShardedModel& model, std::string name, std::vector<std::str
     own = group(info);
     rates_[own.rate] = 1;
   }
-  for (const std::string& state : state_names_) make_state(state);
+  for (const StateSpec& state : states_) make_state(state);
   counts_ = at::zeros({static_cast<std::int64_t>(groups_.size())},
                       at::TensorOptions().dtype(at::kFloat).device(model_.home()));
 }
 
-void Optimizer::make_state(const std::string& name) {
+std::vector<std::string> Optimizer::state_names() const {
+  std::vector<std::string> names;
+  for (const StateSpec& state : states_) names.push_back(state.name);
+  return names;
+}
+
+void Optimizer::make_state(const StateSpec& state) {
   for (const auto& unit : model_.units())
     for (const auto& segment : unit->segments())
-      if (segment->key().has_master) segment->state(name);
+      if (segment->key().has_master) segment->state(state.name, state.form);
 }
 
 void Optimizer::step(double lr, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
@@ -90,13 +96,26 @@ void Optimizer::update_all(const std::function<void(const ParameterGroup&, Updat
   Update now;
   if (grad_scale.defined()) now.grad_scale = grad_scale;
   if (found_inf.defined()) now.found_inf = found_inf;
-  for (Batch& batch : batches_) {
-    rate(batch.group, now);
-    now.weight_decay = batch.group.weight_decay.value_or(weight_decay_);
-    update(batch, now);
-  }
+  const auto rate_of = [&](const ParameterGroup& group) {
+    Update with_rate = now;
+    rate(group, with_rate);
+    with_rate.weight_decay = group.weight_decay.value_or(weight_decay_);
+    return with_rate;
+  };
+  update_together(updated_, rate_of, now);
   if (keeps_average()) update_averages(found_inf);
   for (Unit* unit : updated_units_) unit->shard_changed();
+}
+
+void Optimizer::update_together(const std::vector<Updated>& /*all*/, const RateOf& rate, const Update& /*update*/) {
+  for (Batch& batch : batches_) update(batch, rate(batch.group));
+}
+
+std::vector<std::int64_t> Optimizer::steps_of(const std::vector<Updated>& all) const {
+  const at::Tensor counts = counts_.to(at::kCPU, at::kLong);
+  std::vector<std::int64_t> steps;
+  for (const Updated& one : all) steps.push_back(counts.const_data_ptr<std::int64_t>()[one.place]);
+  return steps;
 }
 
 bool Optimizer::lists_are_current() const {
@@ -115,6 +134,7 @@ bool Optimizer::lists_are_current() const {
 void Optimizer::make_lists() {
   origins_.clear();
   batches_.clear();
+  updated_.clear();
   updated_units_.clear();
   std::vector<float> active(groups_.size());
   for (std::size_t u = 0; u < first_of_unit_.size(); ++u) {
@@ -135,13 +155,19 @@ void Optimizer::add_segment(std::size_t first_parameter, Segment& segment, std::
     if (!segment.used(p) || groups_[place].skip) continue;
     // A parameter without an element on this rank counts too. So every rank has the same counts.
     active[place] = 1;
+    updated_.push_back({parameters[p], groups_[place], &segment, place});
     const Slice slice = segment.layout().own(parameters[p]);
     if (slice.length == 0) continue;
     Batch& batch = batch_of(groups_[place]);
     batch.parameters.push_back(slice.in(segment.shard()));
     batch.gradients.push_back(slice.in(segment.gradient_shard()));
-    for (std::size_t s = 0; s < state_names_.size(); ++s)
-      batch.states[s].push_back(slice.in(segment.state(state_names_[s])));
+    for (std::size_t s = 0; s < states_.size(); ++s) {
+      const Slice values = segment.layout().own_state(states_[s].form, parameters[p]);
+      const at::Tensor& state = segment.state(states_[s].name, states_[s].form);
+      batch.states[s].push_back(values.length > 0 ? values.in(state) : at::Tensor());
+    }
+    batch.infos.push_back(parameters[p]);
+    batch.begins.push_back(slice.begin);
     batch.places.push_back(place);
     batch.steps.push_back(counts_.select(0, static_cast<std::int64_t>(place)));
   }
@@ -152,7 +178,7 @@ Optimizer::Batch& Optimizer::batch_of(const ParameterGroup& group) {
   if (found != batches_.end()) return *found;
   Batch& batch = batches_.emplace_back();
   batch.group = group;
-  batch.states.resize(state_names_.size());
+  batch.states.resize(states_.size());
   return batch;
 }
 
@@ -161,8 +187,7 @@ void Optimizer::keep_average(double decay) {
               " of the average: want above 0 and below 1");
   TORCH_CHECK(!keeps_average(), "optimizer ", name_, " keeps an average already");
   average_decay_ = decay;
-  state_names_.emplace_back(kAverageState);
-  make_state(kAverageState);
+  make_state(states_.emplace_back(kAverageState));
   origins_.clear();  // the lists lack it
 }
 
@@ -230,12 +255,35 @@ std::int64_t Optimizer::state_bytes() const {
 Adam::Adam(ShardedModel& model, const AdamOptions& options) : Adam(model, "adam", options, false) {}
 
 Adam::Adam(ShardedModel& model, const char* name, const AdamOptions& options, bool decoupled_weight_decay)
-    : Optimizer(model, name, {"exp_avg", "exp_avg_sq"}, options.weight_decay, options.group),
+    : Optimizer(model, name, states_of(options.moments), options.weight_decay, options.group),
       betas_{options.beta1, options.beta2},
       eps_(options.eps),
-      decoupled_weight_decay_(decoupled_weight_decay) {}
+      decoupled_weight_decay_(decoupled_weight_decay),
+      moments_(options.moments),
+      seed_(options.seed) {}
 
 void Adam::update(Batch& batch, const Update& update) {
+  if (moments_ == Moments::kFp32) return update_plain(batch, update);
+  Batch plain, small;
+  for (Batch* part : {&plain, &small}) {
+    part->group = batch.group;
+    part->states.resize(batch.states.size());
+  }
+  for (std::size_t i = 0; i < batch.parameters.size(); ++i) {
+    Batch& part = has_plain_moments(moments_, batch.infos[i]) ? plain : small;
+    part.parameters.push_back(batch.parameters[i]);
+    part.gradients.push_back(batch.gradients[i]);
+    part.steps.push_back(batch.steps[i]);
+    part.infos.push_back(batch.infos[i]);
+    part.begins.push_back(batch.begins[i]);
+    for (std::size_t s = 0; s < batch.states.size(); ++s) part.states[s].push_back(batch.states[s][i]);
+  }
+  if (!plain.parameters.empty()) update_plain(plain, update);
+  if (!small.parameters.empty()) update_small(small, update);
+}
+
+/// Calls LibTorch's fused kernel.
+void Adam::update_plain(const Batch& batch, const Update& update) const {
   const Betas betas = batch.group.betas.value_or(betas_);
   const auto make = [&](const auto& call, const auto& lr) {
     call(batch.parameters, batch.gradients, batch.states[0], batch.states[1], {}, batch.steps, lr, betas.first,
@@ -247,6 +295,28 @@ void Adam::update(Batch& batch, const Update& update) {
          *update.lr_on_device);
   } else {
     make(decoupled_weight_decay_ ? at::_ops::_fused_adamw_::call : at::_ops::_fused_adam_::call, update.lr);
+  }
+}
+
+/// Moments of fewer bits are updated parameter by parameter, each in one pass.
+void Adam::update_small(const Batch& batch, const Update& update) const {
+  if (update.found_inf && update.found_inf->item<float>() != 0) return;
+  const Betas betas = batch.group.betas.value_or(betas_);
+  const at::Tensor steps = at::stack(batch.steps).to(at::kCPU);
+  AdamStep step;
+  step.beta1 = betas.first;
+  step.beta2 = betas.second;
+  step.eps = eps_;
+  step.decay = decoupled_weight_decay_ ? update.lr * update.weight_decay : 0;
+  step.penalty = decoupled_weight_decay_ ? 0 : update.weight_decay;
+  if (update.grad_scale) step.grad_scale = update.grad_scale->item<double>();
+  for (std::size_t i = 0; i < batch.parameters.size(); ++i) {
+    const double n = steps.const_data_ptr<float>()[i];
+    step.size = update.lr / (1 - std::pow(betas.first, n));
+    step.root = std::sqrt(1 - std::pow(betas.second, n));
+    SmallMoments moments{batch.parameters[i], batch.gradients[i], {}, batch.begins[i]};
+    for (const auto& state : batch.states) moments.states.push_back(state[i]);
+    update_moments(moments_, moments, step, random_key(seed_, batch.infos[i].name, static_cast<std::uint64_t>(n)));
   }
 }
 
@@ -270,7 +340,7 @@ void Lion::update(Batch& batch, const Update& update) {
   at::_foreach_add_(averages, batch.gradients, 1 - betas.second);
 }
 
-using States = std::vector<std::string>;
+using States = std::vector<StateSpec>;
 
 Sgd::Sgd(ShardedModel& model, const SgdOptions& options)
     : Optimizer(model, "sgd", options.momentum == 0 ? States{} : States{"momentum_buffer"}, options.weight_decay,

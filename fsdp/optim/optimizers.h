@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fsdp/engine/fully_shard.h"
+#include "fsdp/optim/moments.h"
 
 namespace fsdp {
 
@@ -45,9 +46,8 @@ GroupOf with_layer_rates(GroupOf group, double factor, std::function<int(const P
 /// The name of the state that Optimizer::keep_average() adds.
 inline constexpr const char* kAverageState = "average";
 
-/// An optimizer on the shards. Its states are named flat tensors beside the shards, Segment::state(name), in fp32 as
-/// the shards are. So each state needs 4 bytes for each trainable element of this rank, and a checkpoint holds the
-/// states by their names.
+/// An optimizer on the shards. Its states are named flat tensors beside the shards, Segment::state(name). A state in
+/// fp32 needs 4 bytes for each trainable element of this rank, and a checkpoint holds the states by their names.
 ///
 /// A parameter that took part in no rank's backward is left alone, as in torch.optim: it does not decay, and its states
 /// and step count stay. A parameter that never trains has no states. A model has one optimizer at a time, because names
@@ -107,7 +107,8 @@ class Optimizer {
 
   /// "adamw": what a checkpoint calls the optimizer.
   const std::string& name() const { return name_; }
-  const std::vector<std::string>& state_names() const { return state_names_; }
+  const std::vector<StateSpec>& states() const { return states_; }
+  std::vector<std::string> state_names() const;
 
   /// The number of calls of step() so far, earlier runs of a checkpoint included.
   std::int64_t steps() const { return steps_; }
@@ -122,9 +123,17 @@ class Optimizer {
   /// Bytes of the states on this rank.
   std::int64_t state_bytes() const;
 
+  /// A parameter that a step updates.
+  struct Updated {
+    ParameterInfo info;
+    ParameterGroup group;
+    Segment* segment;
+    std::size_t place;  // in counts_
+  };
+
  protected:
   /// `group` is called once for each parameter, by this constructor.
-  Optimizer(ShardedModel& model, std::string name, std::vector<std::string> state_names, double weight_decay,
+  Optimizer(ShardedModel& model, std::string name, std::vector<StateSpec> states, double weight_decay,
             const GroupOf& group);
 
   /// Parameters with equal groups. Entries of the lists correspond.
@@ -133,7 +142,9 @@ class Optimizer {
     std::vector<at::Tensor> parameters, gradients;  // 1-D fp32
     std::vector<at::Tensor> steps;                  // fp32 of one element: this update included
     std::vector<std::size_t> places;                // of the parameters in counts_
-    std::vector<std::vector<at::Tensor>> states;    // as state_names(), each as parameters
+    std::vector<std::vector<at::Tensor>> states;    // as states(), each as parameters; undefined where there is none
+    std::vector<ParameterInfo> infos;
+    std::vector<std::int64_t> begins;  // of the slices in their parameters
   };
   struct Update {
     double lr = 0;
@@ -141,8 +152,17 @@ class Optimizer {
     double weight_decay = 0;
     std::optional<at::Tensor> grad_scale, found_inf;
   };
+  /// Gives the learning rate and the weight decay of a group to an Update.
+  using RateOf = std::function<Update(const ParameterGroup&)>;
   /// Updates the batch in place.
-  virtual void update(Batch& batch, const Update& update) = 0;
+  virtual void update(Batch& /*batch*/, const Update& /*update*/) {}
+  /// Updates all parameters of a step, by calling update() for each batch. An optimizer that needs other ranks does it
+  /// by itself. `all` is equal on all ranks, and holds parameters of which this rank has no element. `update` has no
+  /// rate.
+  virtual void update_together(const std::vector<Updated>& all, const RateOf& rate, const Update& update);
+  ShardedModel& model() { return model_; }
+  /// The step counts of parameters, this update included. Waits for the device.
+  std::vector<std::int64_t> steps_of(const std::vector<Updated>& all) const;
 
  private:
   /// Inputs that the lists were made of.
@@ -158,12 +178,12 @@ class Optimizer {
   void make_lists();
   void add_segment(std::size_t first_parameter, Segment& segment, std::vector<float>& active);
   Batch& batch_of(const ParameterGroup& group);
-  void make_state(const std::string& name);
+  void make_state(const StateSpec& state);
   void update_averages(const at::Tensor& found_inf);
 
   ShardedModel& model_;
   const std::string name_;
-  std::vector<std::string> state_names_;
+  std::vector<StateSpec> states_;
   double weight_decay_;
   double average_decay_ = 0;                // 0: no average is kept
   bool exchanged_ = false;                  // the shards hold the averages
@@ -175,6 +195,7 @@ class Optimizer {
   at::Tensor active_;            // as counts_: 1 for parameters that the next step updates, else 0
   std::vector<Origin> origins_;  // of each segment
   std::vector<Batch> batches_;
+  std::vector<Updated> updated_;
   std::vector<Unit*> updated_units_;
 };
 
@@ -184,23 +205,33 @@ struct AdamOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   GroupOf group = decay_matrices;
+  Moments moments = Moments::kFp32;
+  /// Chooses the random bits that round moments in bf16.
+  std::uint64_t seed = 0;
 };
 
 /// Adam (Kingma and Ba, arXiv 1412.6980). Weight decay is added to the gradient. The arithmetic of each element is that
 /// of torch.optim.Adam(fused=True). The bias correction of a parameter uses the parameter's own step count. States:
-/// "exp_avg" and "exp_avg_sq". A step makes one fused call a group.
+/// "exp_avg" and "exp_avg_sq". A step makes one fused call a group. Moments of other forms have other states, see
+/// Moments; their step reads found_inf and step counts, and so waits for the device.
 class Adam : public Optimizer {
  public:
   explicit Adam(ShardedModel& model, const AdamOptions& options = {});
+  std::string host_reads() const override { return moments_ == Moments::kFp32 ? "" : "found_inf and step counts"; }
 
  protected:
   Adam(ShardedModel& model, const char* name, const AdamOptions& options, bool decoupled_weight_decay);
   void update(Batch& batch, const Update& update) override;
 
  private:
+  void update_plain(const Batch& batch, const Update& update) const;
+  void update_small(const Batch& batch, const Update& update) const;
+
   const Betas betas_;
   const double eps_;
   const bool decoupled_weight_decay_;
+  const Moments moments_;
+  const std::uint64_t seed_;
 };
 
 struct AdamWOptions : AdamOptions {

@@ -9,9 +9,9 @@ namespace spec {
 namespace {
 
 constexpr auto kKeys = std::to_array<Key>({
-    row::choice("train.optimizer", "adamw", "adamw adam sgd lion", "How gradients change the weights.",
+    row::choice("train.optimizer", "adamw", "adamw adam sgd lion adafactor", "How gradients change the weights.",
                 into<&Optimizer::kind>),
-    row::real("train.weight_decay", derived("0.1 with adamw and lion, 0 with adam and sgd"), {0, 1000},
+    row::real("train.weight_decay", derived("0.1 with adamw and lion, 0 with adam, sgd and adafactor"), {0, 1000},
               "Weight decay, applied to matrices only; part of the gradient with adam and sgd.",
               into<&Optimizer::weight_decay>),
     row::choice("train.weight_decay_schedule", "constant", "constant cosine linear",
@@ -20,12 +20,19 @@ constexpr auto kKeys = std::to_array<Key>({
     row::real("train.final_weight_decay", derived("weight_decay"), {0, 1000}, "Weight decay at the last step.",
               into<&Optimizer::final_weight_decay>),
     row::real("train.beta1", derived("0.9 with adamw, adam and lion"), {0, 0.999999},
-              "Decay rate of the average of gradients; not with sgd.", into<&Optimizer::beta1>),
+              "Decay rate of the average of gradients; not with sgd and adafactor.", into<&Optimizer::beta1>),
     row::real("train.beta2", derived("0.95 with adamw, 0.999 with adam, 0.99 with lion"), {0, 0.999999},
-              "Decay rate of the average of squared gradients; of the kept average with lion; not with sgd.",
+              "Decay rate of the average of squared gradients; of the kept average with lion; not with sgd and "
+              "adafactor.",
               into<&Optimizer::beta2>),
     row::real("train.epsilon", derived("1e-8 with adamw and adam"), above(0, 0.1),
               "Keeps a division from exploding; with adamw and adam only.", into<&Optimizer::epsilon>),
+    row::choice(
+        "train.moments", derived("fp32 with adamw and adam"), "fp32 bf16 int8",
+        "Number format of Adam's two averages between steps: 8 bytes an element in fp32, 4 in bf16 with stochastic "
+        "rounding, 2 in int8 in blocks of 256, where parameters of fewer than 4096 elements stay in fp32; with "
+        "adamw and adam only.",
+        into<&Optimizer::moments>),
     row::real("train.momentum", derived("0.9 with sgd"), {0, 0.999999},
               "Decay rate of the average of gradients; with sgd only.", into<&Optimizer::momentum>),
     row::real("train.dampening", derived("0 with sgd"), {0, 1},
@@ -44,19 +51,21 @@ constexpr auto kKeys = std::to_array<Key>({
 /// A key that some optimizers have, and its default for each; nullopt in a place: that optimizer has no such key.
 struct Choice {
   std::string_view key;
-  std::array<std::optional<Value>, 4> standard;  // in the order of OptimizerKind
+  std::array<std::optional<Value>, 5> standard;  // in the order of OptimizerKind
 };
 
-const std::array<Choice, 7>& choices() {
+const std::array<Choice, 8>& choices() {
   static constexpr auto kNone = std::nullopt;
-  static const std::array<Choice, 7> all{{
-      {"train.weight_decay", {0.1, 0.0, 0.0, 0.1}},
-      {"train.beta1", {0.9, 0.9, kNone, 0.9}},
-      {"train.beta2", {0.95, 0.999, kNone, 0.99}},
-      {"train.epsilon", {1e-8, 1e-8, kNone, kNone}},
-      {"train.momentum", {kNone, kNone, 0.9, kNone}},
-      {"train.dampening", {kNone, kNone, 0.0, kNone}},
-      {"train.nesterov", {kNone, kNone, false, kNone}},
+  static const std::string fp32 = "fp32";
+  static const std::array<Choice, 8> all{{
+      {"train.weight_decay", {0.1, 0.0, 0.0, 0.1, 0.0}},
+      {"train.beta1", {0.9, 0.9, kNone, 0.9, kNone}},
+      {"train.beta2", {0.95, 0.999, kNone, 0.99, kNone}},
+      {"train.epsilon", {1e-8, 1e-8, kNone, kNone, kNone}},
+      {"train.moments", {fp32, fp32, kNone, kNone, kNone}},
+      {"train.momentum", {kNone, kNone, 0.9, kNone, kNone}},
+      {"train.dampening", {kNone, kNone, 0.0, kNone, kNone}},
+      {"train.nesterov", {kNone, kNone, false, kNone, kNone}},
   }};
   return all;
 }

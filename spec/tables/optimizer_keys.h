@@ -4,7 +4,8 @@
 
 namespace spec {
 
-enum class OptimizerKind { kAdamW, kAdam, kSgd, kLion };
+enum class OptimizerKind { kAdamW, kAdam, kSgd, kLion, kAdafactor };
+enum class MomentsFormat { kFp32, kBf16, kInt8 };
 enum class WeightDecaySchedule { kConstant, kCosine, kLinear };
 
 /// Options of the optimizer. Members that the kind does not have are 0.
@@ -16,6 +17,7 @@ struct Optimizer {
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
+  MomentsFormat moments = MomentsFormat::kFp32;
   double momentum = 0;
   double dampening = 0;
   bool nesterov = false;

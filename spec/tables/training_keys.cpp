@@ -65,7 +65,9 @@ constexpr auto kKeys = std::to_array<Key>({
     row::flag("train.cuda_graph", "false",
               "Whether a GPU replays each step from the fourth on as one CUDA graph, so that the host starts no kernel "
               "by itself: faster where layers are small. The learning rate is in fp32 then. For runs on GPUs of their "
-              "own; not with fsdp.tight, fsdp.offload, Lion, dampening or a scheduled weight decay.",
+              "own; not with fsdp.tight, fsdp.offload, Lion, Adafactor, dampening, train.moments in bf16 or int8, or a "
+              "scheduled weight "
+              "decay.",
               into<&Training::cuda_graph>),
     row::whole("train.validation_every_steps", derived("100, or 0 with validation_every_epochs"), {0, kMostCount},
                "Steps between two validations; 0: none.", into<&Training::validation_every_steps>, "steps"),

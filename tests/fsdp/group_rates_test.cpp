@@ -33,7 +33,10 @@ std::vector<MakeOptimizer> optimizers_with(const fsdp::GroupOf& group) {
   sgd.momentum = 0.9;
   lion.weight_decay = 0.1;
   adamw.group = adam.group = sgd.group = lion.group = group;
-  return {maker<fsdp::AdamW>(adamw), maker<fsdp::Adam>(adam), maker<fsdp::Sgd>(sgd), maker<fsdp::Lion>(lion)};
+  fsdp::AdamWOptions bf16 = adamw;
+  bf16.moments = fsdp::Moments::kBf16;
+  return {maker<fsdp::AdamW>(adamw), maker<fsdp::Adam>(adam), maker<fsdp::Sgd>(sgd), maker<fsdp::Lion>(lion),
+          maker<fsdp::AdamW>(bf16)};
 }
 
 /// block0 has a rate of its own.

@@ -1,6 +1,7 @@
 // Goal: every optimizer changes each element as torch.optim would, on any number of ranks.
 // Method: the judge is torch::optim on whole parameters. Each step gives the judge the gradients that the ranks have
 // reduced. So the two differ by the optimizers alone.
+#include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/optim/adam.h>
@@ -11,6 +12,7 @@
 #include <limits>
 #include <map>
 
+#include "fsdp/optim/adafactor.h"
 #include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/ranks.h"
@@ -162,13 +164,113 @@ TEST(Lion, UpdatesLikeThePaper) {
   expect_updates_like(judge, maker<fsdp::Lion>(options));
 }
 
+/// The formulas of torch.optim.Adafactor for whole parameters, in double.
+Judge adafactor_judge(const Parameters& parameters, double weight_decay) {
+  struct State {
+    double steps = 0;
+    at::Tensor rows, columns, squares;
+  };
+  auto states = std::make_shared<std::map<std::string, State>>();
+  return [=] {
+    const at::NoGradGuard no_grad;
+    constexpr double kEps = 1.1920928955078125e-7;
+    for (const auto& [name, parameter] : parameters) {
+      if (!parameter.grad().defined()) continue;
+      State& state = (*states)[name];
+      const at::Tensor g = parameter.grad().to(at::kDouble), w = parameter.to(at::kDouble);
+      const double weight = std::pow(++state.steps, -0.8);
+      const auto average = [&](at::Tensor& kept, const at::Tensor& now) {
+        kept = kept.defined() ? kept + weight * (now - kept) : weight * now;
+      };
+      at::Tensor estimate;
+      if (g.dim() > 1) {
+        average(state.rows, g.square().mean(-1, true));
+        average(state.columns, g.square().mean(-2, true));
+        estimate = at::matmul(state.rows, state.columns) / state.rows.mean(-2, true).clamp_min(kEps);
+      } else {
+        average(state.squares, g.square());
+        estimate = state.squares;
+      }
+      const auto rms = [](const at::Tensor& of) { return of.square().mean().sqrt().item<double>(); };
+      const double size = std::max(1e-3, rms(w)) * std::min(kRate, 1 / std::sqrt(state.steps));
+      const at::Tensor update = g / estimate.clamp_min(kEps * kEps).sqrt();
+      parameter.copy_(w * (1 - kRate * (g.dim() > 1 ? weight_decay : 0)) - update * size / std::max(1.0, rms(update)));
+    }
+  };
+}
+
+TEST(Adafactor, UpdatesLikeTorchs) {
+  fsdp::AdafactorOptions options;
+  options.weight_decay = 0.3;
+  const auto judge = [](const Parameters& parameters) { return adafactor_judge(parameters, 0.3); };
+  expect_updates_like(judge, maker<fsdp::Adafactor>(options));
+}
+
+/// A stack of matrices, as that of a convolution, and rows that are longer than any rank's part.
+struct Stacked : torch::nn::Module {
+  Stacked() {
+    const at::Generator random = at::detail::createCPUGenerator(3);
+    stack = register_parameter("stack", at::randn({5, 3, 7, 11}, random, at::kFloat));
+    flat = register_parameter("flat", at::randn({2, 900}, random, at::kFloat));
+    gain = register_parameter("gain", at::ones({}));
+  }
+  at::Tensor loss() const { return (stack.sin().sum() + flat.cos().square().sum()) * gain; }
+  at::Tensor stack, flat, gain;
+};
+
+TEST(Adafactor, KeepsRowsAndColumnsOfEachMatrixOnEveryRank) {
+  for (const int world_size : kWorldSizes) {
+    run_thread_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      const auto module = std::make_shared<Stacked>(), alone = std::make_shared<Stacked>();
+      fsdp::ShardedModel model(module, mesh);
+      const auto unit = model.fully_shard(module);
+      fsdp::Adafactor optimizer(model);
+      Parameters judged;
+      for (const auto& item : alone->named_parameters()) judged[item.key()] = item.value();
+      const Judge judge = adafactor_judge(judged, 0);
+      for (int step = 0; step < 4; ++step) {
+        // The states must follow, also on ranks that have no element of the parameter.
+        module->flat.set_requires_grad(step != 1);
+        alone->flat.set_requires_grad(step != 1);
+        unit->run(at::ones({1}), [&](const at::Tensor& in) { return module->loss() * in; }).backward();
+        optimizer.step(kRate);
+        model.zero_grad();
+        alone->zero_grad();
+        alone->loss().backward();
+        judge();
+      }
+      for (const auto& [name, value] : model.gather_full_state())
+        EXPECT_THAT(distance(value, judged.at(name)), Le(2e-6)) << name;
+      const std::int64_t replicated = 15 * (7 + 11) + 2 + 900;
+      const double bytes = mesh.control().all_reduce(static_cast<double>(optimizer.state_bytes()));
+      EXPECT_EQ(bytes, 4.0 * (world_size * replicated + 1));
+    });
+  }
+}
+
 /// Every optimizer, with the options that make it look at all it has.
 std::vector<MakeOptimizer> all_optimizers() {
   fsdp::SgdOptions damped;
   damped.momentum = 0.9;
   damped.dampening = 0.4;
-  return {maker<fsdp::AdamW>(fsdp::AdamWOptions()), maker<fsdp::Adam>(fsdp::AdamOptions()), maker<fsdp::Sgd>(damped),
-          maker<fsdp::Lion>(fsdp::LionOptions())};
+  fsdp::AdamWOptions bf16;
+  fsdp::AdamOptions int8;
+  bf16.moments = fsdp::Moments::kBf16;
+  int8.moments = fsdp::Moments::kInt8;
+  return {maker<fsdp::AdamW>(fsdp::AdamWOptions()),
+          maker<fsdp::Adam>(fsdp::AdamOptions()),
+          maker<fsdp::Sgd>(damped),
+          maker<fsdp::Lion>(fsdp::LionOptions()),
+          maker<fsdp::AdamW>(bf16),
+          maker<fsdp::Adam>(int8),
+          maker<fsdp::Adafactor>(fsdp::AdafactorOptions())};
+}
+
+/// Options that fit every optimizer.
+fsdp::ShardOptions aligned() {
+  fsdp::ShardOptions options;
+  options.alignment = fsdp::kQuantisedBlock;
+  return options;
 }
 
 TEST(Optimizer, TreatsEachParameterAsItsGroupSays) {
@@ -224,7 +326,7 @@ TEST(Optimizer, ChangesItsWeightDecayWhereTheGroupHasNone) {
 TEST(Optimizer, DividesTheGradientsByTheirScale) {
   for (const MakeOptimizer& make : all_optimizers()) {
     run_thread_ranks(2, [&](fsdp::DeviceMesh& mesh) {
-      Trainer scaled(mesh, {}, 7, make), plain(mesh, {}, 7, make);
+      Trainer scaled(mesh, aligned(), 7, make), plain(mesh, aligned(), 7, make);
       for (int step = 0; step < 3; ++step) {
         scaled.accumulate(tokens_of(step), 8);
         scaled.optimizer->step(kRate, at::full({1}, 8.0f));
@@ -241,7 +343,7 @@ TEST(Optimizer, DividesTheGradientsByTheirScale) {
 TEST(Optimizer, LeavesEverythingAloneWhenAnInfIsFound) {
   for (const MakeOptimizer& make : all_optimizers()) {
     run_thread_ranks(2, [&](fsdp::DeviceMesh& mesh) {
-      Trainer skipping(mesh, {}, 7, make), plain(mesh, {}, 7, make);
+      Trainer skipping(mesh, aligned(), 7, make), plain(mesh, aligned(), 7, make);
       for (int step = 0; step < 4; ++step) {
         const bool skip = step == 0 || step == 2;
         const double loss = skipping.accumulate(tokens_of(step), skip ? std::numeric_limits<double>::infinity() : 1);

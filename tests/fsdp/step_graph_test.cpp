@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fsdp/engine/random_state.h"
+#include "fsdp/optim/adafactor.h"
 #include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/checkpoint_fixture.h"
 #include "tests/fsdp/error_of.h"
@@ -269,6 +270,12 @@ TEST(StepGraphRefuses, WhatItCannotHold) {
   EXPECT_THAT(error_with({}, late::kDevice, 1), HasSubstr("1 steps before the recording: want 2 or more"));
   EXPECT_THAT(error_with({}, late::kDevice, 2, maker<fsdp::Lion>(fsdp::LionOptions())),
               HasSubstr("optimizer lion reads found_inf on the host"));
+  fsdp::AdamWOptions bf16;
+  bf16.moments = fsdp::Moments::kBf16;
+  EXPECT_THAT(error_with({}, late::kDevice, 2, maker<fsdp::AdamW>(bf16)),
+              HasSubstr("optimizer adamw reads found_inf and step counts on the host"));
+  EXPECT_THAT(error_with({}, late::kDevice, 2, maker<fsdp::Adafactor>(fsdp::AdafactorOptions())),
+              HasSubstr("optimizer adafactor reads found_inf and norms of the weights on the host"));
   fsdp::SgdOptions dampened;
   dampened.momentum = 0.9;
   dampened.dampening = 0.1;

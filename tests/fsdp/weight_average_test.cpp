@@ -42,12 +42,21 @@ void expect_equal(const Weights& got, const Weights& want) {
   for (const auto& [name, value] : want) EXPECT_TRUE(at::equal(got.at(name), value)) << name;
 }
 
+fsdp::AdamWOptions with_moments(fsdp::Moments moments) {
+  fsdp::AdamWOptions options;
+  options.moments = moments;
+  return options;
+}
+
 TEST(WeightAverage, IsTheCorrectedMovingAverage) {
   for (const int world_size : kWorldSizes) {
     run_thread_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
-      for (const MakeOptimizer& make :
-           {maker<fsdp::AdamW>(fsdp::AdamWOptions()), maker<fsdp::Sgd>(fsdp::SgdOptions())}) {
-        Trainer trainer(mesh, {}, 7, make);
+      for (const MakeOptimizer& make : {maker<fsdp::AdamW>(fsdp::AdamWOptions()), maker<fsdp::Sgd>(fsdp::SgdOptions()),
+                                        maker<fsdp::AdamW>(with_moments(fsdp::Moments::kBf16)),
+                                        maker<fsdp::AdamW>(with_moments(fsdp::Moments::kInt8))}) {
+        fsdp::ShardOptions options;
+        options.alignment = fsdp::kQuantisedBlock;
+        Trainer trainer(mesh, options, 7, make);
         const Weights first = trainer.sharded.gather_full_state();
         trainer.optimizer->keep_average(kDecay);
         Judge judge;

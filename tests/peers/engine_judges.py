@@ -80,10 +80,10 @@ def norm_of(gradients):
 
 
 def train_plainly(model, batches, ranks, rate, dtype_of=lambda parameter: torch.float32, loss_of=None,
-                  weight_of=weight_of):
+                  weight_of=weight_of, make_optimizer=make_optimizer):
     """One process. Gradients are the sum over the parts that the ranks would have. `dtype_of`: of forward and backward; weights and
     their gradients are fp32. `loss_of(model, *batch)`: the sum of the losses, in place of the model's own. A batch may then have more
-    tensors behind its targets. `weight_of(batch)`: what that sum is divided by."""
+    tensors behind its targets. `weight_of(batch)`: what that sum is divided by. `make_optimizer(model, rate)`: in place of AdamW."""
     optimizer = make_optimizer(model, rate)
     losses, norms = [], []
     for batch in batches:

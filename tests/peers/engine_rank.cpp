@@ -1,7 +1,7 @@
 // Trains a model under the engine, on weights and batches that another program wrote, and writes what came of it.
 //
 // Usage: peers_engine_rank FOLDER OUT [--model small|FAMILY] [--world-size N] [--strategy NAME]
-//   [--dtype fp32|bf16|mixed] [--rate R]
+//   [--dtype fp32|bf16|mixed] [--rate R] [--optimizer NAME]
 // FOLDER has the weights as safetensors, for a family also config.json, and batches.safetensors: ids and targets, int64
 // [steps, sequences, positions]. t5 and bert also have a mask of the ids, and bert has types. A target of -100 does not
 // count. A bert that classifies has labels, int64 [steps, sequences], in place of targets, and class_weights, fp32
@@ -21,6 +21,7 @@
 #include "bench/forked_ranks.h"
 #include "fsdp/files/safetensors.h"
 #include "fsdp/files/tensor_files.h"
+#include "fsdp/optim/adafactor.h"
 #include "fsdp/optim/grad_scaler.h"
 #include "fsdp/text/json.h"
 #include "tests/fsdp/small_model.h"
@@ -35,11 +36,8 @@ namespace {
 
 struct Options {
   std::filesystem::path folder, out;
-  std::map<std::string, std::string> values{{"--model", "small"},
-                                            {"--world-size", "1"},
-                                            {"--strategy", "full_shard"},
-                                            {"--dtype", "fp32"},
-                                            {"--rate", "3e-4"}};
+  std::map<std::string, std::string> values{{"--model", "small"}, {"--world-size", "1"}, {"--strategy", "full_shard"},
+                                            {"--dtype", "fp32"},  {"--rate", "3e-4"},    {"--optimizer", "adamw"}};
   const std::string& of(const char* name) const { return values.at(name); }
   int world_size() const { return std::stoi(of("--world-size")); }
 };
@@ -187,6 +185,7 @@ fsdp::ShardOptions shard_options(const Options& o) {
       return info.shape.size() >= 2 ? at::kBFloat16 : at::kFloat;
     };
   }
+  if (o.of("--optimizer") == "adamw_int8") options.alignment = fsdp::kQuantisedBlock;
   options.reshard_after_forward = strategy != "shard_grad_op" && strategy != "zero1";
   options.reshard_after_backward = strategy != "zero1";
   return options;
@@ -201,6 +200,15 @@ std::vector<fsdp::MeshAxis> axes_of(const Options& o) {
   return {};
 }
 
+std::unique_ptr<fsdp::Optimizer> make_optimizer(const std::string& name, fsdp::ShardedModel& model) {
+  fsdp::AdamWOptions adamw;
+  if (name == "adamw_bf16") adamw.moments = fsdp::Moments::kBf16;
+  if (name == "adamw_int8") adamw.moments = fsdp::Moments::kInt8;
+  if (name.starts_with("adamw")) return std::make_unique<fsdp::AdamW>(model, adamw);
+  if (name == "adafactor") return std::make_unique<fsdp::Adafactor>(model);
+  throw std::invalid_argument("--optimizer " + name + ": no such optimizer");
+}
+
 void train(const Options& o, const ForkedRank& place) {
   at::set_num_threads(1);
   fsdp::MeshOptions mesh_options;
@@ -211,7 +219,7 @@ void train(const Options& o, const ForkedRank& place) {
   fsdp::ShardedModel sharded(trained.module, mesh);
   trained.shard(sharded, shard_options(o));
   fsdp::load_tensors(sharded, fsdp::TensorFiles(o.folder), trained.names);
-  fsdp::AdamW optimizer(sharded);
+  const auto optimizer = make_optimizer(o.of("--optimizer"), sharded);
 
   const Batches batches(o.folder / "batches.safetensors");
   const std::int64_t steps = batches.steps();
@@ -222,7 +230,7 @@ void train(const Options& o, const ForkedRank& place) {
     (loss * place.world_size).backward();  // the engine takes the mean over the ranks
     losses[step] = mesh.control().all_reduce(loss.item<double>());
     norms[step] = fsdp::gradient_norm(sharded).norm.item<double>();
-    optimizer.step(std::stod(o.of("--rate")));
+    optimizer->step(std::stod(o.of("--rate")));
     sharded.zero_grad();
   }
   const auto state = sharded.gather_full_state(/*rank_zero_only=*/true);

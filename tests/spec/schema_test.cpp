@@ -185,13 +185,17 @@ TEST(Tables, EachOptimizerHasItsOwnKeysAndDefaults) {
   EXPECT_EQ(usual.real("train.weight_decay"), 0.1);
   EXPECT_EQ(usual.real("train.final_weight_decay"), 0.1);
   EXPECT_EQ(usual.real("train.beta2"), 0.95);
+  EXPECT_EQ(usual.text("train.moments"), "fp32");
   EXPECT_FALSE(usual.has("train.momentum"));
   EXPECT_EQ(filled("adam").real("train.beta2"), 0.999);
   EXPECT_EQ(filled("lion").real("train.beta2"), 0.99);
   EXPECT_FALSE(filled("lion").has("train.epsilon"));
+  EXPECT_FALSE(filled("lion").has("train.moments"));
   EXPECT_EQ(filled("sgd").real("train.momentum"), 0.9);
   EXPECT_EQ(filled("sgd").real("train.weight_decay"), 0);
   EXPECT_FALSE(filled("sgd").has("train.beta1"));
+  EXPECT_EQ(filled("adafactor").real("train.weight_decay"), 0);
+  EXPECT_FALSE(filled("adafactor").has("train.epsilon"));
 }
 
 TEST(Tables, AStepScheduleHasThreeDropsUnlessItIsToldOtherwise) {

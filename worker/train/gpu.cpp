@@ -89,6 +89,10 @@ std::string why_no_cuda_graph(const RunConfig& config, c10::Device device, bool 
     return "Lion looks on the host whether a step is skipped; set train.optimizer = \"adamw\"";
   if (optimizer.kind == spec::OptimizerKind::kSgd && optimizer.momentum != 0 && optimizer.dampening != 0)
     return "with dampening SGD reads its step counts on the host; set train.dampening = 0";
+  if (optimizer.kind == spec::OptimizerKind::kAdafactor)
+    return "Adafactor looks on the host at the norms of the weights; set train.optimizer = \"adamw\"";
+  if (optimizer.moments != spec::MomentsFormat::kFp32)
+    return "with train.moments in fewer bits Adam reads its step counts on the host; set train.moments = \"fp32\"";
   if (optimizer.weight_decay_schedule != spec::WeightDecaySchedule::kConstant)
     return "LibTorch's fused optimizers take the weight decay from the host, and a graph keeps it; set "
            "train.weight_decay_schedule = \"constant\"";

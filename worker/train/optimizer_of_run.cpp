@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/usage_error.h"
+#include "fsdp/optim/adafactor.h"
 
 namespace worker {
 namespace {
@@ -34,22 +35,42 @@ Options with_betas(const spec::Optimizer& from, const fsdp::GroupOf& group) {
   return options;
 }
 
+fsdp::Moments moments_of(const spec::Optimizer& options) {
+  switch (options.moments) {
+    case spec::MomentsFormat::kBf16:
+      return fsdp::Moments::kBf16;
+    case spec::MomentsFormat::kInt8:
+      return fsdp::Moments::kInt8;
+    case spec::MomentsFormat::kFp32:
+      break;
+  }
+  return fsdp::Moments::kFp32;
+}
+
 template <class Options>
-Options adam_options(const spec::Optimizer& from, const fsdp::GroupOf& group) {
+Options adam_options(const spec::Optimizer& from, std::int64_t seed, const fsdp::GroupOf& group) {
   auto options = with_betas<Options>(from, group);
   options.eps = from.epsilon;
+  options.moments = moments_of(from);
+  options.seed = static_cast<std::uint64_t>(seed);
   return options;
 }
 
-std::unique_ptr<fsdp::Optimizer> of_kind(const spec::Optimizer& options, const fsdp::GroupOf& group,
+std::unique_ptr<fsdp::Optimizer> of_kind(const spec::Optimizer& options, std::int64_t seed, const fsdp::GroupOf& group,
                                          fsdp::ShardedModel& model) {
   switch (options.kind) {
     case spec::OptimizerKind::kAdamW:
-      return std::make_unique<fsdp::AdamW>(model, adam_options<fsdp::AdamWOptions>(options, group));
+      return std::make_unique<fsdp::AdamW>(model, adam_options<fsdp::AdamWOptions>(options, seed, group));
     case spec::OptimizerKind::kAdam:
-      return std::make_unique<fsdp::Adam>(model, adam_options<fsdp::AdamOptions>(options, group));
+      return std::make_unique<fsdp::Adam>(model, adam_options<fsdp::AdamOptions>(options, seed, group));
     case spec::OptimizerKind::kLion:
       return std::make_unique<fsdp::Lion>(model, with_betas<fsdp::LionOptions>(options, group));
+    case spec::OptimizerKind::kAdafactor: {
+      fsdp::AdafactorOptions adafactor;
+      adafactor.weight_decay = options.weight_decay;
+      adafactor.group = group;
+      return std::make_unique<fsdp::Adafactor>(model, adafactor);
+    }
     case spec::OptimizerKind::kSgd:
       break;
   }
@@ -139,8 +160,8 @@ void LossScale::load(const fsdp::Json& extra) {
   if (scaler_ && saved != nullptr) scaler_->load(*saved);
 }
 
-std::unique_ptr<fsdp::Optimizer> make_optimizer(const spec::Optimizer& options, const Part& part,
-                                                fsdp::ShardedModel& model) {
+std::unique_ptr<fsdp::Optimizer> make_optimizer(const RunConfig& config, const Part& part, fsdp::ShardedModel& model) {
+  const spec::Optimizer& options = config.optimizer;
   fsdp::GroupOf group = part.group ? part.group : fsdp::decay_matrices;
   if (options.layer_decay != 1) {
     if (!part.layers_above)
@@ -150,7 +171,7 @@ std::unique_ptr<fsdp::Optimizer> make_optimizer(const spec::Optimizer& options, 
                                      return layers_above(parameter.name);
                                    });
   }
-  auto optimizer = of_kind(options, group, model);
+  auto optimizer = of_kind(options, config.train.seed, group, model);
   if (options.average_decay > 0) optimizer->keep_average(options.average_decay);
   return optimizer;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/usage_error.h"
+#include "fsdp/optim/moments.h"
 
 namespace worker {
 namespace {
@@ -93,6 +94,7 @@ fsdp::ShardOptions shard_options(const RunConfig& config) {
     options.backward_prefetch_depth = static_cast<int>(sharding.backward_prefetch_depth);
   options.tight = sharding.tight;
   options.offload.to_cpu = sharding.offload == spec::Offloading::kCpu;
+  if (config.optimizer.moments == spec::MomentsFormat::kInt8) options.alignment = fsdp::kQuantisedBlock;
   return options;
 }
 

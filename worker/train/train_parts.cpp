@@ -49,7 +49,7 @@ Parts::Parts(std::vector<Part> parts, fsdp::DeviceMesh& mesh, const RunConfig& c
   use_gradient_places(&fsdp::place_of_gradient);
   for (const auto& part : parts_) shard(part, config);
   set_training(true);
-  optimizer_ = make_optimizer(config.optimizer, parts_[trained_], trained());
+  optimizer_ = make_optimizer(config, parts_[trained_], trained());
 }
 
 /// train.frozen: before the units are made, since frozen parameters have segments of their own.

@@ -21,7 +21,10 @@ using ::testing::HasSubstr;
 const char* const kOptimizers[] = {
     R"(,"optimizer":"adamw")",
     R"(,"optimizer":"adam")",
+    R"(,"moments":"bf16")",
+    R"(,"moments":"int8")",
     R"(,"optimizer":"lion")",
+    R"(,"optimizer":"adafactor")",
     R"(,"optimizer":"sgd")",
     R"(,"optimizer":"sgd","momentum":0.8,"dampening":0.5)",
     R"(,"optimizer":"sgd","momentum":0.8,"nesterov":true)",
@@ -74,6 +77,8 @@ TEST(Optimizers, EverySettingChangesTheTraining) {
        {"beta1", R"(,"weight_decay":1,"beta1":0.5)"},
        {"beta2", R"(,"weight_decay":1,"beta2":0.5)"},
        {"epsilon", R"(,"weight_decay":1,"epsilon":0.01)"},
+       {"moments", R"(,"weight_decay":1,"moments":"bf16")"},
+       {"moments, other bits", R"(,"weight_decay":1,"moments":"int8")"},
        {"layer decay", R"(,"weight_decay":1,"layer_decay":0.5)"},
        {"clipped", R"(,"weight_decay":1,"epsilon":0.01,"clip_norm":0.01)"},
        {"clipped by the largest", R"(,"weight_decay":1,"epsilon":0.01,"clip_norm":0.01,"clip_norm_type":"inf")"},
@@ -91,6 +96,7 @@ TEST(Optimizers, EverySettingChangesTheTraining) {
        {"beta1", R"(,"optimizer":"lion","beta1":0.2)"},
        {"beta2", R"(,"optimizer":"lion","beta2":0.1)"},
        {"decay", R"(,"optimizer":"lion","weight_decay":3)"}},
+      {{"", R"(,"optimizer":"adafactor")"}, {"decay", R"(,"optimizer":"adafactor","weight_decay":3)"}},
   };
   for (const auto& group : changes) {
     std::map<double, std::string> seen;
@@ -123,6 +129,18 @@ TEST(Optimizers, AResumeWithAnotherOneIsAnErrorThatNamesBothAndTheRemedy) {
                                  "for its model (set otherwise: "));
   EXPECT_THAT(failure, HasSubstr("train.optimizer = lion (adamw until then)"));
   EXPECT_THAT(failure, HasSubstr("; restore the run file, or use a new checkpoint.folder"));
+}
+
+TEST(Optimizers, AResumeWithOtherMomentsIsAnErrorThatNamesTheSetting) {
+  const TemporaryFolder folder;
+  std::vector<Listener> first(1), second(1);
+  train(run_of(folder, R"(,"steps":1,"moments":"bf16")"), first);
+  std::string failure;
+  second[0].on_failure = [&](const std::string& text) { failure = text; };
+  train(run_of(folder, R"(,"steps":2)"), second, 2);
+  EXPECT_THAT(failure, HasSubstr("was saved with the optimizer adamw of states exp_avg_bf16, exp_avg_sq_bf16, and this "
+                                 "run has adamw for its model of states exp_avg, exp_avg_sq"));
+  EXPECT_THAT(failure, HasSubstr("train.moments = fp32 (bf16 until then)"));
 }
 
 TEST(LayerDecay, CountsLayersFromTheOutput) {
