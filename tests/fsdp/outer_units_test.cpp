@@ -59,8 +59,8 @@ struct LanguageModel : torch::nn::Module {
 enum class Outer { kInRoot, kUnits };
 
 /// One rank's sharded copy of the model with its optimizer.
-struct Training {
-  Training(fsdp::DeviceMesh& of, Outer outer, bool tied, const fsdp::ShardOptions& options = {}, int layers = 4)
+struct OfLanguage {
+  OfLanguage(fsdp::DeviceMesh& of, Outer outer, bool tied, const fsdp::ShardOptions& options = {}, int layers = 4)
       : mesh(of), model(made(tied, layers)), sharded(model, mesh) {
     if (outer == Outer::kUnits) {
       fsdp::ShardOptions of_words = options;
@@ -121,7 +121,7 @@ void expect_like_the_root(bool tied, double most) {
   for (const int ranks : kWorldSizes) {
     for (const fsdp::ShardOptions& options : {fsdp::ShardOptions(), mixed()}) {
       run_ranks(ranks, [&](fsdp::DeviceMesh& mesh) {
-        Training in_root(mesh, Outer::kInRoot, tied, options), units(mesh, Outer::kUnits, tied, options);
+        OfLanguage in_root(mesh, Outer::kInRoot, tied, options), units(mesh, Outer::kUnits, tied, options);
         for (int step = 0; step < 6; ++step) {
           const int micro_batches = step % 3 == 2 ? 3 : 1;
           const double want = in_root.step(step, micro_batches), got = units.step(step, micro_batches);
@@ -147,7 +147,7 @@ TEST(OuterUnits, ThatAreTiedTrainAsInTheRoot) {
 TEST(OuterUnits, AreGatheredAsOftenAsTheyAreRead) {
   static constexpr int kSteps = 5;
   run_ranks(2, [](fsdp::DeviceMesh& mesh) {
-    Training units(mesh, Outer::kUnits, /*tied=*/false), tied(mesh, Outer::kUnits, /*tied=*/true);
+    OfLanguage units(mesh, Outer::kUnits, /*tied=*/false), tied(mesh, Outer::kUnits, /*tied=*/true);
     for (int step = 0; step < kSteps; ++step) {
       units.step(step);
       tied.step(step);
@@ -155,7 +155,7 @@ TEST(OuterUnits, AreGatheredAsOftenAsTheyAreRead) {
     EXPECT_EQ(units.words->gathers(), kSteps) << "the embedding's backward reads no table";
     EXPECT_EQ(units.head->gathers(), kSteps) << "the head's backward comes at once";
     EXPECT_EQ(tied.words->gathers(), 4 * kSteps) << "twice in forward and twice in backward";
-    for (const Training* each : {&units, &tied})
+    for (const OfLanguage* each : {&units, &tied})
       for (std::size_t i = 1; i <= each->model->blocks.size(); ++i)
         EXPECT_EQ(each->sharded.units()[i]->gathers(), 2 * kSteps) << "block " << i << ": nothing is gathered in vain";
     // The first step knows no order for its forward.
@@ -179,7 +179,7 @@ TEST(OuterUnits, TakeNoMemoryBesideThatOfTheBlocksAndOfOneOfThem) {
     for (const bool tied : {false, true}) {
       for (const fsdp::ShardOptions& options : {fsdp::ShardOptions(), mixed()}) {
         run_ranks(ranks, [&](fsdp::DeviceMesh& mesh) {
-          Training its(mesh, Outer::kUnits, tied, options);
+          OfLanguage its(mesh, Outer::kUnits, tied, options);
           const at::ScalarType type = options.precision.param_dtype;
           const fsdp::Unit& block = *its.sharded.units()[1];
           const std::int64_t outer = std::max(buffer_of(*its.words, type, false), buffer_of(*its.head, type, false));
@@ -201,7 +201,7 @@ TEST(OuterUnits, TakeNoMemoryBesideThatOfTheBlocksAndOfOneOfThem) {
 
 TEST(OuterUnits, WhoseBackwardReadsAParameterAfterAllNameTheUnit) {
   run_ranks(2, [](fsdp::DeviceMesh& mesh) {
-    Training its(mesh, Outer::kUnits, /*tied=*/false);
+    OfLanguage its(mesh, Outer::kUnits, /*tied=*/false);
     const auto inner = its.model->words_wrap;
     its.model->words_wrap = [&](at::Tensor ids, const auto& forward) {
       return inner(ids, [&](at::Tensor in) { return forward(in) * its.model->words->weight[0]; });
