@@ -144,6 +144,7 @@ Adafactor::Adafactor(ShardedModel& model, const AdafactorOptions& options)
 void Adafactor::update_together(const std::vector<Updated>& all, const RateOf& rate, const Update& update) {
   // A dry run makes the collectives of a step that is not skipped.
   if (update.found_inf && !DryRunGuard::is_active() && update.found_inf->item<float>() != 0) return;
+  if (all.empty()) return;
   Communicator& ranks = model().mesh().shard();
   const at::TensorOptions at_home = at::TensorOptions(at::kFloat).device(model().home());
   std::vector<Parameter> parameters(all.begin(), all.end());

@@ -252,6 +252,38 @@ std::int64_t Optimizer::state_bytes() const {
   return bytes;
 }
 
+Optimizer::Batch Optimizer::part_of(const Batch& batch, const std::function<bool(std::size_t)>& takes) {
+  Batch part;
+  part.group = batch.group;
+  part.states.resize(batch.states.size());
+  for (std::size_t i = 0; i < batch.parameters.size(); ++i) {
+    if (!takes(i)) continue;
+    part.parameters.push_back(batch.parameters[i]);
+    part.gradients.push_back(batch.gradients[i]);
+    part.steps.push_back(batch.steps[i]);
+    part.places.push_back(batch.places[i]);
+    part.infos.push_back(batch.infos[i]);
+    part.begins.push_back(batch.begins[i]);
+    for (std::size_t s = 0; s < batch.states.size(); ++s) part.states[s].push_back(batch.states[s][i]);
+  }
+  return part;
+}
+
+void Optimizer::fused_adam(const Batch& batch, std::size_t first_moment, const Betas& betas, double eps,
+                           bool decoupled_weight_decay, const Update& update) {
+  const auto make = [&](const auto& call, const auto& lr) {
+    call(batch.parameters, batch.gradients, batch.states[first_moment], batch.states[first_moment + 1], {}, batch.steps,
+         lr, betas.first, betas.second, update.weight_decay, eps, /*amsgrad=*/false, /*maximize=*/false,
+         update.grad_scale, update.found_inf);
+  };
+  if (update.lr_on_device) {
+    make(decoupled_weight_decay ? at::_ops::_fused_adamw__tensor_lr::call : at::_ops::_fused_adam__tensor_lr::call,
+         *update.lr_on_device);
+  } else {
+    make(decoupled_weight_decay ? at::_ops::_fused_adamw_::call : at::_ops::_fused_adam_::call, update.lr);
+  }
+}
+
 Adam::Adam(ShardedModel& model, const AdamOptions& options) : Adam(model, "adam", options, false) {}
 
 Adam::Adam(ShardedModel& model, const char* name, const AdamOptions& options, bool decoupled_weight_decay)
@@ -263,39 +295,12 @@ Adam::Adam(ShardedModel& model, const char* name, const AdamOptions& options, bo
       seed_(options.seed) {}
 
 void Adam::update(Batch& batch, const Update& update) {
-  if (moments_ == Moments::kFp32) return update_plain(batch, update);
-  Batch plain, small;
-  for (Batch* part : {&plain, &small}) {
-    part->group = batch.group;
-    part->states.resize(batch.states.size());
-  }
-  for (std::size_t i = 0; i < batch.parameters.size(); ++i) {
-    Batch& part = has_plain_moments(moments_, batch.infos[i]) ? plain : small;
-    part.parameters.push_back(batch.parameters[i]);
-    part.gradients.push_back(batch.gradients[i]);
-    part.steps.push_back(batch.steps[i]);
-    part.infos.push_back(batch.infos[i]);
-    part.begins.push_back(batch.begins[i]);
-    for (std::size_t s = 0; s < batch.states.size(); ++s) part.states[s].push_back(batch.states[s][i]);
-  }
-  if (!plain.parameters.empty()) update_plain(plain, update);
-  if (!small.parameters.empty()) update_small(small, update);
-}
-
-/// Calls LibTorch's fused kernel.
-void Adam::update_plain(const Batch& batch, const Update& update) const {
   const Betas betas = batch.group.betas.value_or(betas_);
-  const auto make = [&](const auto& call, const auto& lr) {
-    call(batch.parameters, batch.gradients, batch.states[0], batch.states[1], {}, batch.steps, lr, betas.first,
-         betas.second, update.weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false, update.grad_scale,
-         update.found_inf);
-  };
-  if (update.lr_on_device) {
-    make(decoupled_weight_decay_ ? at::_ops::_fused_adamw__tensor_lr::call : at::_ops::_fused_adam__tensor_lr::call,
-         *update.lr_on_device);
-  } else {
-    make(decoupled_weight_decay_ ? at::_ops::_fused_adamw_::call : at::_ops::_fused_adam_::call, update.lr);
-  }
+  if (moments_ == Moments::kFp32) return fused_adam(batch, 0, betas, eps_, decoupled_weight_decay_, update);
+  const auto is_plain = [&](std::size_t i) { return has_plain_moments(moments_, batch.infos[i]); };
+  const Batch plain = part_of(batch, is_plain), small = part_of(batch, [&](std::size_t i) { return !is_plain(i); });
+  if (!plain.parameters.empty()) fused_adam(plain, 0, betas, eps_, decoupled_weight_decay_, update);
+  if (!small.parameters.empty()) update_small(small, update);
 }
 
 /// Moments of fewer bits are updated parameter by parameter, each in one pass.

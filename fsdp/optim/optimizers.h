@@ -68,7 +68,7 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Makes one update with learning rate `lr` and drops the gathered copies. Gradients stay, so call zero_grad()
-  /// afterwards. Not collective.
+  /// afterwards. Collective with Adafactor and Muon alone.
   /// `grad_scale` and `found_inf` are those of LibTorch's fused optimizers: fp32, one element, on the model's device.
   /// The gradients are divided by grad_scale first, in place. When found_inf is 1, nothing changes but steps():
   /// weights, states and step counts of parameters stay. All ranks must pass equal values. See gradient_norm().
@@ -161,6 +161,11 @@ class Optimizer {
   /// rate.
   virtual void update_together(const std::vector<Updated>& all, const RateOf& rate, const Update& update);
   ShardedModel& model() { return model_; }
+  /// The entries of a batch for which `takes` is true.
+  static Batch part_of(const Batch& batch, const std::function<bool(std::size_t)>& takes);
+  /// Calls LibTorch's fused kernel of Adam. The moments are the states from `first_moment` on, in fp32.
+  static void fused_adam(const Batch& batch, std::size_t first_moment, const Betas& betas, double eps,
+                         bool decoupled_weight_decay, const Update& update);
   /// The step counts of parameters, this update included. Waits for the device.
   std::vector<std::int64_t> steps_of(const std::vector<Updated>& all) const;
 
@@ -224,7 +229,6 @@ class Adam : public Optimizer {
   void update(Batch& batch, const Update& update) override;
 
  private:
-  void update_plain(const Batch& batch, const Update& update) const;
   void update_small(const Batch& batch, const Update& update) const;
 
   const Betas betas_;

@@ -9,9 +9,10 @@ namespace spec {
 namespace {
 
 constexpr auto kKeys = std::to_array<Key>({
-    row::choice("train.optimizer", "adamw", "adamw adam sgd lion adafactor", "How gradients change the weights.",
+    row::choice("train.optimizer", "adamw", "adamw adam sgd lion adafactor muon",
+                "How gradients change the weights; muon moves the matrices of layers, and adamw the rest.",
                 into<&Optimizer::kind>),
-    row::real("train.weight_decay", derived("0.1 with adamw and lion, 0 with adam, sgd and adafactor"), {0, 1000},
+    row::real("train.weight_decay", derived("0.1 with adamw, lion and muon, 0 with adam, sgd and adafactor"), {0, 1000},
               "Weight decay, applied to matrices only; part of the gradient with adam and sgd.",
               into<&Optimizer::weight_decay>),
     row::choice("train.weight_decay_schedule", "constant", "constant cosine linear",
@@ -19,26 +20,26 @@ constexpr auto kKeys = std::to_array<Key>({
                 into<&Optimizer::weight_decay_schedule>),
     row::real("train.final_weight_decay", derived("weight_decay"), {0, 1000}, "Weight decay at the last step.",
               into<&Optimizer::final_weight_decay>),
-    row::real("train.beta1", derived("0.9 with adamw, adam and lion"), {0, 0.999999},
+    row::real("train.beta1", derived("0.9 with adamw, adam, lion and muon"), {0, 0.999999},
               "Decay rate of the average of gradients; not with sgd and adafactor.", into<&Optimizer::beta1>),
-    row::real("train.beta2", derived("0.95 with adamw, 0.999 with adam, 0.99 with lion"), {0, 0.999999},
+    row::real("train.beta2", derived("0.95 with adamw and muon, 0.999 with adam, 0.99 with lion"), {0, 0.999999},
               "Decay rate of the average of squared gradients; of the kept average with lion; not with sgd and "
               "adafactor.",
               into<&Optimizer::beta2>),
-    row::real("train.epsilon", derived("1e-8 with adamw and adam"), above(0, 0.1),
-              "Keeps a division from exploding; with adamw and adam only.", into<&Optimizer::epsilon>),
+    row::real("train.epsilon", derived("1e-8 with adamw, adam and muon"), above(0, 0.1),
+              "Keeps a division from exploding; with adamw, adam and muon only.", into<&Optimizer::epsilon>),
     row::choice(
         "train.moments", derived("fp32 with adamw and adam"), "fp32 bf16 int8",
         "Number format of Adam's two averages between steps: 8 bytes an element in fp32, 4 in bf16 with stochastic "
         "rounding, 2 in int8 in blocks of 256, where parameters of fewer than 4096 elements stay in fp32; with "
         "adamw and adam only.",
         into<&Optimizer::moments>),
-    row::real("train.momentum", derived("0.9 with sgd"), {0, 0.999999},
-              "Decay rate of the average of gradients; with sgd only.", into<&Optimizer::momentum>),
+    row::real("train.momentum", derived("0.9 with sgd, 0.95 with muon"), {0, 0.999999},
+              "Decay rate of the average of gradients; with sgd and muon only.", into<&Optimizer::momentum>),
     row::real("train.dampening", derived("0 with sgd"), {0, 1},
               "Share of a new gradient that does not enter the average; with sgd only.", into<&Optimizer::dampening>),
-    row::flag("train.nesterov", derived("false with sgd"), "Whether to look ahead along the average; with sgd only.",
-              into<&Optimizer::nesterov>),
+    row::flag("train.nesterov", derived("false with sgd, true with muon"),
+              "Whether to look ahead along the average; with sgd and muon only.", into<&Optimizer::nesterov>),
     row::real("train.layer_decay", "1", above(0, 1),
               "Factor of the learning rate from each layer to the one below; 1: one rate for all.",
               into<&Optimizer::layer_decay>),
@@ -51,21 +52,21 @@ constexpr auto kKeys = std::to_array<Key>({
 /// A key that some optimizers have, and its default for each; nullopt in a place: that optimizer has no such key.
 struct Choice {
   std::string_view key;
-  std::array<std::optional<Value>, 5> standard;  // in the order of OptimizerKind
+  std::array<std::optional<Value>, 6> standard;  // in the order of OptimizerKind
 };
 
 const std::array<Choice, 8>& choices() {
   static constexpr auto kNone = std::nullopt;
   static const std::string fp32 = "fp32";
   static const std::array<Choice, 8> all{{
-      {"train.weight_decay", {0.1, 0.0, 0.0, 0.1, 0.0}},
-      {"train.beta1", {0.9, 0.9, kNone, 0.9, kNone}},
-      {"train.beta2", {0.95, 0.999, kNone, 0.99, kNone}},
-      {"train.epsilon", {1e-8, 1e-8, kNone, kNone, kNone}},
-      {"train.moments", {fp32, fp32, kNone, kNone, kNone}},
-      {"train.momentum", {kNone, kNone, 0.9, kNone, kNone}},
-      {"train.dampening", {kNone, kNone, 0.0, kNone, kNone}},
-      {"train.nesterov", {kNone, kNone, false, kNone, kNone}},
+      {"train.weight_decay", {0.1, 0.0, 0.0, 0.1, 0.0, 0.1}},
+      {"train.beta1", {0.9, 0.9, kNone, 0.9, kNone, 0.9}},
+      {"train.beta2", {0.95, 0.999, kNone, 0.99, kNone, 0.95}},
+      {"train.epsilon", {1e-8, 1e-8, kNone, kNone, kNone, 1e-8}},
+      {"train.moments", {fp32, fp32, kNone, kNone, kNone, kNone}},
+      {"train.momentum", {kNone, kNone, 0.9, kNone, kNone, 0.95}},
+      {"train.dampening", {kNone, kNone, 0.0, kNone, kNone, kNone}},
+      {"train.nesterov", {kNone, kNone, false, kNone, kNone, true}},
   }};
   return all;
 }

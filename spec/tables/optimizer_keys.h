@@ -4,7 +4,7 @@
 
 namespace spec {
 
-enum class OptimizerKind { kAdamW, kAdam, kSgd, kLion, kAdafactor };
+enum class OptimizerKind { kAdamW, kAdam, kSgd, kLion, kAdafactor, kMuon };
 enum class MomentsFormat { kFp32, kBf16, kInt8 };
 enum class WeightDecaySchedule { kConstant, kCosine, kLinear };
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "fsdp/optim/adafactor.h"
+#include "fsdp/optim/muon.h"
 #include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/checkpoint_fixture.h"
 #include "tests/fsdp/error_of.h"
@@ -87,9 +88,11 @@ TEST_F(Checkpoint, HoldsTheStatesOfAnyOptimizer) {
   fsdp::SgdOptions momentum;
   momentum.momentum = 0.9;
   momentum.dampening = 0.5;
-  for (const MakeOptimizer& make :
-       {maker<fsdp::Lion>(fsdp::LionOptions()), maker<fsdp::Sgd>(momentum), maker<fsdp::Sgd>(fsdp::SgdOptions()),
-        maker<fsdp::Adam>(fsdp::AdamOptions()), maker<fsdp::Adafactor>(fsdp::AdafactorOptions())}) {
+  fsdp::MuonOptions muon;
+  muon.is_matrix = [](const fsdp::ParameterInfo& info) { return info.shape.size() == 2 && info.name != "embedding"; };
+  for (const MakeOptimizer& make : {maker<fsdp::Lion>(fsdp::LionOptions()), maker<fsdp::Sgd>(momentum),
+                                    maker<fsdp::Sgd>(fsdp::SgdOptions()), maker<fsdp::Adam>(fsdp::AdamOptions()),
+                                    maker<fsdp::Adafactor>(fsdp::AdafactorOptions()), maker<fsdp::Muon>(muon)}) {
     std::filesystem::remove_all(options().folder);
     double next = 0;
     run_ranks(3, [&](fsdp::DeviceMesh& mesh) {

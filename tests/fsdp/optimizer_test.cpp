@@ -13,6 +13,7 @@
 #include <map>
 
 #include "fsdp/optim/adafactor.h"
+#include "fsdp/optim/muon.h"
 #include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/ranks.h"
@@ -50,7 +51,8 @@ Parameters without_aliases(Parameters state) {
 }
 
 /// One block joins late and is left out once; each block has an unused and a frozen parameter.
-void expect_updates_like(const std::function<Judge(const Parameters&)>& make_judge, const MakeOptimizer& make) {
+void expect_updates_like(const std::function<Judge(const Parameters&)>& make_judge, const MakeOptimizer& make,
+                         double most = 2e-6) {
   for (const int world_size : kWorldSizes) {
     run_thread_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
       Trainer trainer(mesh, {}, 7, make);
@@ -68,7 +70,7 @@ void expect_updates_like(const std::function<Judge(const Parameters&)>& make_jud
         judge();
       }
       for (const auto& [name, parameter] : without_aliases(trainer.sharded.gather_full_state()))
-        EXPECT_THAT(distance(parameter, judged.at(name)), Le(2e-6)) << name;
+        EXPECT_THAT(distance(parameter, judged.at(name)), Le(most)) << name;
     });
   }
 }
@@ -206,6 +208,71 @@ TEST(Adafactor, UpdatesLikeTorchs) {
   expect_updates_like(judge, maker<fsdp::Adafactor>(options));
 }
 
+bool is_matrix_of_block(const fsdp::ParameterInfo& info) {
+  return info.shape.size() == 2 && contains(info.name, "block");
+}
+
+/// The formulas of torch.optim.Muon for matrices of blocks. AdamW of torch for the others.
+Judge muon_judge(const Parameters& parameters) {
+  Parameters matrices, others;
+  for (const auto& [name, parameter] : parameters) {
+    const bool is_matrix = parameter.dim() == 2 && contains(name, "block");
+    (is_matrix ? matrices : others).emplace(name, parameter);
+  }
+  const Judge adamw = torch_judge<torch::optim::AdamW>(others, [](const std::string&, const at::Tensor& p) {
+    return torch::optim::AdamWOptions(kRate).betas({0.9, 0.95}).weight_decay(p.dim() >= 2 ? 0.1 : 0);
+  });
+  auto averages = std::make_shared<Parameters>();
+  return [=] {
+    adamw();
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, parameter] : matrices) {
+      if (!parameter.grad().defined()) continue;
+      const at::Tensor& gradient = parameter.grad();
+      at::Tensor& average = (*averages)[name];
+      if (!average.defined()) average = at::zeros_like(parameter);
+      average.lerp_(gradient, 0.05);
+      const bool is_tall = parameter.size(0) > parameter.size(1);
+      at::Tensor x = gradient.lerp(average, 0.95).to(at::kBFloat16);
+      if (is_tall) x = x.t();
+      x = x / x.norm().clamp_min(1e-7);
+      for (int i = 0; i < 5; ++i) {
+        const at::Tensor gram = at::matmul(x, x.t());
+        x = 3.4445 * x + at::matmul(-4.7750 * gram + 2.0315 * at::matmul(gram, gram), x);
+      }
+      if (is_tall) x = x.t();
+      parameter.mul_(1 - kRate * 0.1);
+      parameter.sub_(x.to(at::kFloat), kRate * 0.2 * std::sqrt(std::max(parameter.size(0), parameter.size(1))));
+    }
+  };
+}
+
+fsdp::MuonOptions muon_of_blocks() {
+  fsdp::MuonOptions options;
+  options.is_matrix = is_matrix_of_block;
+  return options;
+}
+
+// Newton-Schulz computes in bf16, so the two round otherwise.
+TEST(Muon, UpdatesLikeTorchs) {
+  expect_updates_like(muon_judge, maker<fsdp::Muon>(muon_of_blocks()), 2e-3);
+}
+
+TEST(Muon, MovesTheMatricesOfLayers) {
+  const auto is_matrix = [](const char* name, std::vector<std::int64_t> shape) {
+    fsdp::ParameterInfo info;
+    info.name = name;
+    info.shape = std::move(shape);
+    return fsdp::is_hidden_matrix(info);
+  };
+  EXPECT_TRUE(is_matrix("model.layers.0.mlp.up_proj.weight", {8, 4}));
+  EXPECT_TRUE(is_matrix("gpt_neox.layers.11.attention.dense.weight", {4, 4}));
+  EXPECT_FALSE(is_matrix("model.layers.0.input_layernorm.weight", {4}));
+  EXPECT_FALSE(is_matrix("model.embed_tokens.weight", {8, 4}));
+  EXPECT_FALSE(is_matrix("lm_head.weight", {8, 4}));
+  EXPECT_FALSE(is_matrix("decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", {32, 4}));
+}
+
 /// A stack of matrices, as that of a convolution, and rows that are longer than any rank's part.
 struct Stacked : torch::nn::Module {
   Stacked() {
@@ -263,7 +330,8 @@ std::vector<MakeOptimizer> all_optimizers() {
           maker<fsdp::Lion>(fsdp::LionOptions()),
           maker<fsdp::AdamW>(bf16),
           maker<fsdp::Adam>(int8),
-          maker<fsdp::Adafactor>(fsdp::AdafactorOptions())};
+          maker<fsdp::Adafactor>(fsdp::AdafactorOptions()),
+          maker<fsdp::Muon>(muon_of_blocks())};
 }
 
 /// Options that fit every optimizer.

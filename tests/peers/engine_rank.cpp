@@ -23,6 +23,7 @@
 #include "fsdp/files/tensor_files.h"
 #include "fsdp/optim/adafactor.h"
 #include "fsdp/optim/grad_scaler.h"
+#include "fsdp/optim/muon.h"
 #include "fsdp/text/json.h"
 #include "tests/fsdp/small_model.h"
 #include "worker/models/bert/bert_model.h"
@@ -205,6 +206,7 @@ std::unique_ptr<fsdp::Optimizer> make_optimizer(const std::string& name, fsdp::S
   if (name == "adamw_bf16") adamw.moments = fsdp::Moments::kBf16;
   if (name == "adamw_int8") adamw.moments = fsdp::Moments::kInt8;
   if (name.starts_with("adamw")) return std::make_unique<fsdp::AdamW>(model, adamw);
+  if (name == "muon") return std::make_unique<fsdp::Muon>(model);
   if (name == "adafactor") return std::make_unique<fsdp::Adafactor>(model);
   throw std::invalid_argument("--optimizer " + name + ": no such optimizer");
 }

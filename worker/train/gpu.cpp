@@ -89,6 +89,8 @@ std::string why_no_cuda_graph(const RunConfig& config, c10::Device device, bool 
     return "Lion looks on the host whether a step is skipped; set train.optimizer = \"adamw\"";
   if (optimizer.kind == spec::OptimizerKind::kSgd && optimizer.momentum != 0 && optimizer.dampening != 0)
     return "with dampening SGD reads its step counts on the host; set train.dampening = 0";
+  if (optimizer.kind == spec::OptimizerKind::kMuon)
+    return "Muon looks on the host whether a step is skipped; set train.optimizer = \"adamw\"";
   if (optimizer.kind == spec::OptimizerKind::kAdafactor)
     return "Adafactor looks on the host at the norms of the weights; set train.optimizer = \"adamw\"";
   if (optimizer.moments != spec::MomentsFormat::kFp32)

@@ -6,6 +6,7 @@
 
 #include "base/usage_error.h"
 #include "fsdp/optim/adafactor.h"
+#include "fsdp/optim/muon.h"
 
 namespace worker {
 namespace {
@@ -70,6 +71,13 @@ std::unique_ptr<fsdp::Optimizer> of_kind(const spec::Optimizer& options, std::in
       adafactor.weight_decay = options.weight_decay;
       adafactor.group = group;
       return std::make_unique<fsdp::Adafactor>(model, adafactor);
+    }
+    case spec::OptimizerKind::kMuon: {
+      auto muon = with_betas<fsdp::MuonOptions>(options, group);
+      muon.eps = options.epsilon;
+      muon.momentum = options.momentum;
+      muon.nesterov = options.nesterov;
+      return std::make_unique<fsdp::Muon>(model, muon);
     }
     case spec::OptimizerKind::kSgd:
       break;

@@ -57,6 +57,7 @@ TEST(Plan, IsWithinHalfAPercentOfTheTensorsOfARealTraining) {
       {"bf16", {.train = R"(,"batch_size":8,"precision":"bf16")"}},
       {"accumulation, tied head",
        {.model = R"(,"tie_word_embeddings":true)", .train = R"(,"batch_size":16,"micro_batch_size":2)"}},
+      {"Muon", {.train = R"(,"batch_size":8,"optimizer":"muon")"}},
       {"Adafactor", {.train = R"(,"batch_size":8,"optimizer":"adafactor")"}},
       {"moments in bf16", {.train = R"(,"batch_size":8,"moments":"bf16")"}},
       {"moments in int8", {.train = R"(,"batch_size":8,"moments":"int8")"}},

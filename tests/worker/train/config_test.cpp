@@ -142,7 +142,7 @@ TEST(RunFile, WrongTypesAndImpossibleValuesNameKeyValueAndRemedy) {
       {R"(,"train":{"gamma":0.5})", "train.gamma = 0.5: want none with schedule = \"cosine\"; set schedule = \"step\""},
       {R"(,"train":{"step_size":5})", "train.step_size = 5: want none with schedule = \"cosine\""},
       {R"(,"train":{"optimizer":"adamax"})",
-       R"(train.optimizer = "adamax": want one of "adamw", "adam", "sgd", "lion", "adafactor")"},
+       R"(train.optimizer = "adamax": want one of "adamw", "adam", "sgd", "lion", "adafactor", "muon")"},
       {R"(,"train":{"momentum":0.5})",
        "train.momentum = 0.5: want no momentum with optimizer = \"adamw\"; leave it out, or choose another "
        "train.optimizer"},

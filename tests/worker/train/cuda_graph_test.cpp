@@ -34,7 +34,8 @@ TEST(CudaGraph, IsRefusedByKeyAndRemedy) {
   EXPECT_THAT(why("", R"(,"tight":true)"), HasSubstr("set fsdp.tight = false"));
   EXPECT_THAT(why(R"(,"optimizer":"lion")"), HasSubstr("set train.optimizer = \"adamw\""));
   EXPECT_THAT(why(R"(,"optimizer":"sgd","momentum":0.9,"dampening":0.1)"), HasSubstr("set train.dampening = 0"));
-  EXPECT_THAT(why(R"(,"optimizer":"adafactor")"), HasSubstr("set train.optimizer = \"adamw\""));
+  for (const char* optimizer : {"adafactor", "muon"})
+    EXPECT_THAT(why(R"(,"optimizer":")" + std::string(optimizer) + "\""), HasSubstr("set train.optimizer = \"adamw\""));
   for (const char* moments : {"bf16", "int8"})
     EXPECT_THAT(why(R"(,"moments":")" + std::string(moments) + "\""), HasSubstr("set train.moments = \"fp32\""));
   EXPECT_THAT(why(R"(,"weight_decay_schedule":"cosine","final_weight_decay":0.1)"),

@@ -25,6 +25,7 @@ const char* const kOptimizers[] = {
     R"(,"moments":"int8")",
     R"(,"optimizer":"lion")",
     R"(,"optimizer":"adafactor")",
+    R"(,"optimizer":"muon")",
     R"(,"optimizer":"sgd")",
     R"(,"optimizer":"sgd","momentum":0.8,"dampening":0.5)",
     R"(,"optimizer":"sgd","momentum":0.8,"nesterov":true)",
@@ -96,6 +97,11 @@ TEST(Optimizers, EverySettingChangesTheTraining) {
        {"beta1", R"(,"optimizer":"lion","beta1":0.2)"},
        {"beta2", R"(,"optimizer":"lion","beta2":0.1)"},
        {"decay", R"(,"optimizer":"lion","weight_decay":3)"}},
+      {{"", R"(,"optimizer":"muon")"},
+       {"momentum", R"(,"optimizer":"muon","momentum":0.5)"},
+       {"nesterov", R"(,"optimizer":"muon","nesterov":false)"},
+       {"beta1", R"(,"optimizer":"muon","beta1":0.5)"},
+       {"decay", R"(,"optimizer":"muon","weight_decay":3)"}},
       {{"", R"(,"optimizer":"adafactor")"}, {"decay", R"(,"optimizer":"adafactor","weight_decay":3)"}},
   };
   for (const auto& group : changes) {
