@@ -88,6 +88,7 @@ struct Parameter {
   std::int64_t sums() const { return 1 + matrices.all_rows + (matrices.is_factored() ? matrices.all_columns() : 0); }
 
   void add_sums(const at::Tensor& sums) const {
+    if (slice.length == 0) return;
     sums[0].copy_(at::linalg_vector_norm(weights).square_());
     const at::Tensor of_rows = sums.narrow(0, 1, matrices.all_rows), of_columns = sums.slice(0, 1 + matrices.all_rows);
     for (const Rectangle& part : rectangles) {
@@ -164,7 +165,7 @@ void Adafactor::update_together(const std::vector<Updated>& all, const RateOf& r
     values = shared.to(values.device());
   };
   for (const Parameter& one : parameters)
-    if (update.grad_scale) one.gradient.div_(*update.grad_scale);
+    if (update.grad_scale && one.slice.length > 0) one.gradient.div_(*update.grad_scale);
   for_each([&](std::size_t i, const at::Tensor& own) { parameters[i].add_sums(own); });
   sum_over_ranks(sums);
 

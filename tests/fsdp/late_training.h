@@ -39,7 +39,7 @@ struct Case {
   bool sums = false;         // with it: each backward pass synchronises
   bool scales = false;       // the loss, by a GradScaler
   bool abandons = false;     // the second step, and begins it again
-  fsdp::Moments moments = fsdp::Moments::kFp32;
+  MakeOptimizer make = maker<fsdp::AdamW>(fsdp::AdamWOptions());
 };
 
 struct Sharded {
@@ -61,9 +61,7 @@ struct Sharded {
     std::map<std::string, at::Tensor> values;
     for (const auto& item : make_model()->named_parameters()) values[item.key()] = item.value();
     sharded->load_full_state(values);
-    fsdp::AdamWOptions adamw;
-    adamw.moments = how.moments;
-    optimizer = std::make_unique<fsdp::AdamW>(*sharded, adamw);
+    optimizer = how.make(*sharded);
     if (how.scales) scaler.emplace(mesh.device(), fsdp::GradScalerOptions{.init_scale = 1024});
   }
 

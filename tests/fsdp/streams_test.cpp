@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/optim/adafactor.h"
+#include "fsdp/optim/muon.h"
 #include "tests/fsdp/checkpoint_fixture.h"
 #include "tests/fsdp/late_device.h"
 #include "tests/fsdp/late_training.h"
@@ -56,6 +58,12 @@ Result trained(at::Device device, const Case& how) {
   return out;
 }
 
+MakeOptimizer with_moments(fsdp::Moments moments) {
+  fsdp::AdamWOptions options;
+  options.moments = moments;
+  return maker<fsdp::AdamW>(options);
+}
+
 std::vector<Case> cases() {
   fsdp::ShardOptions plain, bf16, fp16, zero1, late, deep, offload, pageable;
   bf16.precision.param_dtype = at::kBFloat16;
@@ -69,6 +77,12 @@ std::vector<Case> cases() {
   fsdp::ShardOptions reduced = bf16;
   reduced.precision.reduce_dtype = at::kBFloat16;
   fsdp::ShardOptions aligned = plain;
+  const MakeOptimizer adafactor = maker<fsdp::Adafactor>(fsdp::AdafactorOptions());
+  fsdp::MuonOptions of_blocks;
+  of_blocks.is_matrix = [](const fsdp::ParameterInfo& info) {
+    return info.shape.size() == 2 && info.name != "embedding";
+  };
+  const MakeOptimizer muon = maker<fsdp::Muon>(of_blocks);
   aligned.alignment = fsdp::kQuantisedBlock;
   const std::vector<fsdp::MeshAxis> replicas = {{"replicate", 2}, {"shard", 2}};
   return {
@@ -98,13 +112,17 @@ std::vector<Case> cases() {
        .ranks = 2,
        .options = offload,
        .scales = true,
-       .moments = fsdp::Moments::kBf16},
+       .make = with_moments(fsdp::Moments::kBf16)},
       {.name = "moments in int8",
        .rank = 1,
        .ranks = 2,
        .options = aligned,
        .freezes = true,
-       .moments = fsdp::Moments::kInt8},
+       .make = with_moments(fsdp::Moments::kInt8)},
+      {.name = "Adafactor", .rank = 1, .ranks = 3, .options = bf16, .freezes = true, .make = adafactor},
+      {.name = "Adafactor with offload", .rank = 0, .ranks = 2, .options = offload, .scales = true, .make = adafactor},
+      {.name = "Muon", .rank = 1, .ranks = 2, .options = plain, .skips = true, .make = muon},
+      {.name = "Muon with offload", .rank = 0, .ranks = 2, .options = offload, .make = muon},
       {.name = "staged", .rank = 1, .ranks = 2, .options = bf16, .staged = true},
       {.name = "staged hybrid_shard", .rank = 2, .ranks = 4, .axes = replicas, .options = plain, .staged = true},
   };
@@ -135,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Of, Streams, ::testing::Range(0, static_cast<int>(cases
 
 // Moments of fewer bits take LibTorch's operations on a device, whose square roots round otherwise than the CPU's pass.
 TEST(StreamsOfMoments, TrainAsTheCpuInEachOrder) {
-  const Case how{.name = "moments in bf16", .rank = 0, .ranks = 2, .moments = fsdp::Moments::kBf16};
+  const Case how{.name = "moments in bf16", .rank = 0, .ranks = 2, .make = with_moments(fsdp::Moments::kBf16)};
   const Result want = trained(at::kCPU, how);
   for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
     late::begin(seed);

@@ -147,6 +147,28 @@ TEST(Worker, ARunThatWasStoppedAndResumedEqualsOneThatWasNot) {
   EXPECT_TRUE(tensors_of(folder / "broken" / step_folder(broken.steps)) == expected);
 }
 
+TEST(Worker, GoesOnWithTheSameBitsAfterAKillWithOptimizersThatSaveMemory) {
+  for (const char* optimizer :
+       {R"(,"moments":"bf16")", R"(,"moments":"int8")", R"(,"optimizer":"adafactor")", R"(,"optimizer":"muon")"}) {
+    SCOPED_TRACE(optimizer);
+    const TemporaryFolder folder;
+    const TinyRun whole{.steps = 9, .every_steps = 3, .checkpoints = "whole", .extra_train = optimizer};
+    Ranks reference(folder.path(), whole.json(folder), {.label = "whole"});
+    ASSERT_THAT(reference.wait(), Each(0)) << reference.log(0);
+    TinyRun broken = whole;
+    broken.checkpoints = "broken";
+    broken.step_delay_ms = 250;
+    Ranks first(folder.path(), broken.json(folder), {.label = "broken"});
+    ASSERT_TRUE(first.reached(0, 5));
+    first.rank(1).signal(SIGKILL);
+    first.wait();
+    Ranks second(folder.path(), broken.json(folder), {.label = "broken"});
+    ASSERT_THAT(second.wait(), Each(0)) << second.log(0);
+    EXPECT_THAT(values(second.lines(1, "resumed"), "resumed"), ElementsAre("0", ::testing::AnyOf("3", "6")));
+    EXPECT_TRUE(tensors_of(folder / "broken" / step_folder(9)) == tensors_of(folder / "whole" / step_folder(9)));
+  }
+}
+
 TEST(Worker, ASecondTermLeavesAtOnceWithoutASave) {
   const TemporaryFolder folder;
   Ranks ranks(folder.path(), TinyRun{.step_delay_ms = 10'000}.json(folder), {});
