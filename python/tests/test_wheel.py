@@ -19,7 +19,7 @@ from pip._vendor.packaging.specifiers import SpecifierSet
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-from package import worker_wheel
+from package import worker_builds, worker_wheel
 
 
 class Wheel(unittest.TestCase):
@@ -91,7 +91,7 @@ class Wheel(unittest.TestCase):
         for arguments in ([], ["rust"], ["python", "now"]):
             done = self.package(*arguments)
             self.assertEqual((done.returncode, done.stdout), (1, ""))
-            self.assertRegex(done.stderr, "package: .*want archives, wheels, deb, rpm, images, all or python; see ./dev help")
+            self.assertRegex(done.stderr, "package: .*want archives, wheels, deb, rpm, images, worker, all or python; see ./dev help")
         file = self.project / "python" / "pyproject.toml"
         text = file.read_text()
         for old, new, said in (("version =", "edition =", "project.edition: tools/python_wheel.py does not know this key"),
@@ -109,7 +109,7 @@ class WorkerWheel(unittest.TestCase):
 
     def test_pip_takes_the_versions_of_torch_that_have_a_build(self):
         builds = [pathlib.Path(f"build/worker-{name}") for name in ("2.15-cpu", "2.11-cuda13", "2.12-cpu", "2.11-cpu")]
-        versions = worker_wheel.versions_of(builds)
+        versions = worker_builds.versions_of(builds)
         self.assertEqual(versions, [(2, 11), (2, 12), (2, 15)])
         name, asked = worker_wheel.requirement(versions)[:5], SpecifierSet(worker_wheel.requirement(versions)[5:])
         self.assertEqual(name, "torch")

@@ -4,6 +4,7 @@ Method: the real programs in a home of the test's own. systemd alone is played, 
 Usage: up_test.py BIN_FOLDER
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -97,6 +98,16 @@ class Person:
         self.start("down", "--cancel").communicate(timeout=START_LIMIT_S)
         if ready["pid"] > 1 and start_ticks(ready["pid"]) == ready["start_time"]:
             os.kill(ready["pid"], signal.SIGKILL)
+        # One that found another running may still be on its way out, and write to its log.
+        self.test.assertTrue(eventually(lambda: not self.has_musterd(), START_LIMIT_S))
+
+    def has_musterd(self):
+        """True while a musterd with this person's home runs, also one that is about to end."""
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (process / "comm").read_text() == "musterd\n" and f"HOME={self.home}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                    return True
+        return False
 
 
 class Case(unittest.TestCase):

@@ -150,12 +150,16 @@ TEST(Strategy, EveryKeyReachesTheUnits) {
   const auto recipe = make_recipe(config);
   Parts parts(recipe->parts(), mesh, config);
   const fsdp::ShardedModel& sharded = parts.trained();
-  EXPECT_EQ(sharded.units().size(), 4U);
+  EXPECT_EQ(sharded.units().size(), 6U) << "the embedding, three layers, the head and the root";
   for (const auto& unit : sharded.units()) {
     const fsdp::ShardOptions& of_unit = unit->options();
     EXPECT_EQ(of_unit.prefetch_depth, 2) << unit->name();
     EXPECT_EQ(of_unit.backward_prefetch_depth, 3) << unit->name();
-    EXPECT_EQ(of_unit.reshard_after_forward, unit->name() != "root") << unit->name();
+    const bool is_last = unit->name() == "lm_head";
+    EXPECT_EQ(of_unit.reshard_after_forward, unit->name() != "root" && !is_last) << unit->name();
+    EXPECT_EQ(of_unit.runs_last, is_last) << unit->name();
+    EXPECT_EQ(of_unit.backward_reads_parameters, unit->name() != "model.embed_tokens") << unit->name();
+    EXPECT_FALSE(of_unit.reduce_each_run) << unit->name();
     EXPECT_FALSE(of_unit.reshard_after_backward) << unit->name();
     EXPECT_EQ(of_unit.reshard_to_ranks, 2) << unit->name();
     EXPECT_TRUE(of_unit.tight) << unit->name();

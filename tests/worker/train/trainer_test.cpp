@@ -244,14 +244,15 @@ TEST(Trainer, EverySettingOfTheShardingReachesTheUnits) {
   RunConfig changed = run_of(folder, R"(,"precision":"bf16")", R"(,"reshard_after_forward":false)");
   changed.fsdp.prefetch = false;
   const auto plain = options_of(usual), other = options_of(changed);
-  ASSERT_EQ(plain.size(), 4u) << "three layers and the root";
+  ASSERT_EQ(plain.size(), 6u) << "the embedding, three layers, the head and the root";
   ASSERT_EQ(other.size(), plain.size());
   for (std::size_t i = 0; i < plain.size(); ++i) {
     EXPECT_EQ(plain[i].prefetch_depth, 1) << i;
     EXPECT_EQ(other[i].prefetch_depth, 0) << i;
     EXPECT_EQ(plain[i].precision.param_dtype, at::kFloat) << i;
     EXPECT_EQ(other[i].precision.param_dtype, at::kBFloat16) << i;
-    EXPECT_EQ(plain[i].reshard_after_forward, i + 1 < plain.size()) << i;
+    EXPECT_EQ(plain[i].reshard_after_forward, i + 2 < plain.size()) << i;
+    EXPECT_EQ(plain[i].runs_last, i + 2 == plain.size()) << i;
     EXPECT_FALSE(other[i].reshard_after_forward) << i;
   }
 }
