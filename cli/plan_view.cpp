@@ -148,6 +148,7 @@ void print_table(const Json& plan) {
            {"activations at the peak", "activation_bytes"},
            {"tensors at the peak", "tensor_bytes"},
            {"of these on the host, by fsdp.offload", "offloaded_bytes"},
+           {"activations on the host", "host_activation_bytes"},
            {"copy for checkpoints, on the host", "snapshot_bytes"},
            {"full state at the end, on rank 0's host", kFullState},
            {"sent in a step", "wire_bytes"}}) {

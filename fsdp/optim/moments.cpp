@@ -15,8 +15,8 @@ namespace fsdp {
 namespace {
 
 constexpr std::int64_t kBlock = kMomentBlock;
-constexpr std::int64_t kBlocksATask = 256;              // so that a thread gets a stretch that is worth its start
-constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements that another device updates at once
+constexpr std::int64_t kBlocksATask = 256;  // so that a thread gets a stretch that is worth its start
+constexpr std::int64_t kUpdatedAtOnce = std::int64_t{1} << 20;  // elements that another device updates at once
 static_assert(kBlock == kQuantisedBlock);
 
 /// Places in states_of(Moments::kInt8).
@@ -155,12 +155,12 @@ void update_int8_piece(const SmallMoments& piece, const AdamNumbers& n) {
   quantise(second, false, states[kSecondCodes], states[kSecondScales]);
 }
 
-/// Pieces start at multiples of kPiece in the parameter.
+/// Pieces start at multiples of kUpdatedAtOnce in the parameter.
 template <class Update>
 void for_each_piece(const SmallMoments& slice, const std::vector<StateSpec>& states, const Update& update) {
   const std::int64_t end = slice.begin + slice.parameter.numel();
   for (std::int64_t from = slice.begin, to = 0; from < end; from = to) {
-    to = std::min(end, (from / kPiece + 1) * kPiece);
+    to = std::min(end, (from / kUpdatedAtOnce + 1) * kUpdatedAtOnce);
     const auto part = [&](const at::Tensor& flat, const StateForm& form) {
       return flat.narrow(0, (from - slice.begin) / form.block, form.values(to - from));
     };

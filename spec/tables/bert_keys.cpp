@@ -47,6 +47,7 @@ void check_bert(const Values& values, std::uint64_t /*ranks*/, std::vector<Confl
   auto found = conflicts_of(bind<Bert>(bert(), values));
   conflicts.insert(conflicts.end(), found.begin(), found.end());
   want_positions(values, conflicts);
+  want_no_kept_attention(values, conflicts);
 }
 
 }  // namespace

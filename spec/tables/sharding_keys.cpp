@@ -14,7 +14,10 @@ constexpr std::string_view kStrategy = "fsdp.strategy", kShardRanks = "fsdp.shar
                            kPrefetch = "fsdp.prefetch", kDepth = "fsdp.prefetch_depth",
                            kBackwardDepth = "fsdp.backward_prefetch_depth", kWrap = "fsdp.wrap",
                            kWrapLeast = "fsdp.wrap_min_parameters", kReducePrecision = "fsdp.reduce_precision",
-                           kFp32Norms = "fsdp.fp32_norms", kPrecision = "train.precision";
+                           kFp32Norms = "fsdp.fp32_norms", kPrecision = "train.precision",
+                           kCheckpointing = "fsdp.activation_checkpointing",
+                           kKeeps = "fsdp.activation_checkpointing_keeps",
+                           kActivationOffload = "fsdp.activation_offload";
 constexpr std::int64_t kMostAhead = 64;
 
 constexpr auto kKeys = std::to_array<Key>({
@@ -74,13 +77,21 @@ constexpr auto kKeys = std::to_array<Key>({
               "Whether CPU ranks of one node exchange weights and gradients through shared memory. false: over "
               "sockets, as between nodes. The training is the same.",
               into<&Sharding::shared_memory>),
-    row::choice("fsdp.activation_checkpointing", "none", "none block attention mlp",
+    row::choice(kCheckpointing, "none", "none block attention mlp",
                 "What is computed again in backward instead of being kept: whole blocks, or the attention or the "
                 "feed-forward part of them. Less memory, more time, the same result.",
                 into<&Sharding::activation_checkpointing>),
     row::whole("fsdp.activation_checkpointing_every", "1", {1, 10'000},
                "Every how many blocks one is computed again, from the first one on.",
                into<&Sharding::activation_checkpointing_every>, "blocks"),
+    row::choice(kKeeps, "none", "none linear attention both",
+                "Operations of these parts whose results are kept instead of computed again: the products of linear "
+                "layers, attention, or both. More memory, less time, the same result.",
+                into<&Sharding::activation_checkpointing_keeps>),
+    row::flag(kActivationOffload, "false",
+              "Whether what activation_checkpointing keeps waits for backward in the host's memory. Copies run beside "
+              "the computation. For runs on GPUs.",
+              into<&Sharding::activation_offload>),
     row::flag("fsdp.check_memory", "true",
               "Whether a rank refuses to start where, by its plan, it needs more memory than it has; see muster plan. "
               "muster submit refuses, too, where it knows the memory.",
@@ -134,7 +145,26 @@ void check_precision(const Values& values, std::vector<Conflict>& conflicts) {
   }
 }
 
+/// Checks the keys that have an effect only beside parts that are computed again.
+void check_checkpointing(const Values& values, std::vector<Conflict>& conflicts) {
+  const auto kept = values.text(kKeeps);
+  if (values.text(kCheckpointing) == "none") {
+    const std::string remedy = "remove it, because it has no effect without";
+    for (const std::string_view key : {kKeeps, kActivationOffload}) {
+      if (key == kKeeps ? kept == "none" : !values.flag(kActivationOffload)) continue;
+      add_conflict(conflicts, key, "want fsdp.activation_checkpointing = \"block\" or a part of it with it", remedy,
+                   {kCheckpointing});
+    }
+    return;
+  }
+  if (values.text(kCheckpointing) == "mlp" && (kept == "attention" || kept == "both")) {
+    add_conflict(conflicts, kKeeps, "want \"linear\" with fsdp.activation_checkpointing = \"mlp\"",
+                 "take it, because that part has no attention", {kCheckpointing});
+  }
+}
+
 void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
+  check_checkpointing(values, conflicts);
   check_shard_ranks(values, ranks, conflicts);
   check_reshard_to_ranks(values, ranks, conflicts);
   check_prefetch(values, conflicts);

@@ -9,6 +9,9 @@ namespace spec {
 
 enum class ActivationCheckpointing { kNone, kBlock, kAttention, kMlp };
 
+/// Operations whose results are kept though the part around them is computed again.
+enum class KeptOperations { kNone, kLinear, kAttention, kBoth };
+
 /// Over which ranks the parts of a model are spread, and when they are together.
 enum class Strategy { kFullShard, kShardGradOp, kZero1, kHybridShard, kNoShard };
 
@@ -36,6 +39,8 @@ struct Sharding {
   WrapBy wrap = WrapBy::kBlock;
   std::int64_t wrap_min_parameters = 0;  // of kSize
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
+  KeptOperations activation_checkpointing_keeps = KeptOperations::kNone;
+  bool activation_offload = false;
   bool check_memory = false;                        // refuse to start where the plan says that a rank would not fit
   std::int64_t activation_checkpointing_every = 0;  // which blocks: each one with a number that this divides
 };

@@ -38,6 +38,13 @@ void want_positions(const Values& values, std::vector<Conflict>& conflicts) {
                "shorten it, or leave max_position_embeddings out", {kPositions});
 }
 
+void want_no_kept_attention(const Values& values, std::vector<Conflict>& conflicts) {
+  constexpr std::string_view kKeeps = "fsdp.activation_checkpointing_keeps";
+  if (const auto kept = values.text(kKeeps); kept != "attention" && kept != "both") return;
+  add_conflict(conflicts, kKeeps, "want \"linear\" or \"none\" with this model",
+               "take one of them, because attention with masks of its own is always computed again");
+}
+
 bool want_even_heads(std::int64_t hidden, std::int64_t heads, std::vector<Conflict>& conflicts) {
   if (hidden % heads == 0) return true;
   add_conflict(conflicts, "model.hidden_size", "want a multiple of num_attention_heads = " + std::to_string(heads),

@@ -31,6 +31,10 @@ void derive_positions(Values& values, std::int64_t usual);
 /// Adds a contradiction if the data's rows are longer than the model's longest sequence.
 void want_positions(const Values& values, std::vector<Conflict>& conflicts);
 
+/// Adds a contradiction if the results of attention are to be kept, which a family whose attention has masks of its own
+/// always computes again.
+void want_no_kept_attention(const Values& values, std::vector<Conflict>& conflicts);
+
 /// Adds a contradiction if the heads do not share the width evenly. Returns whether they do. `heads` is above 0.
 bool want_even_heads(std::int64_t hidden, std::int64_t heads, std::vector<Conflict>& conflicts);
 

@@ -57,6 +57,7 @@ void derive_t5(Values& values, std::uint64_t /*ranks*/) {
 void check_t5(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
   auto found = conflicts_of(bind<T5>(t5(), values));
   conflicts.insert(conflicts.end(), found.begin(), found.end());
+  want_no_kept_attention(values, conflicts);
 }
 
 }  // namespace

@@ -62,14 +62,14 @@ constexpr auto kKeys = std::to_array<Key>({
               "Whether equal runs on GPUs have equal bits; their kernels are slower then. On the CPU equal runs always "
               "have equal bits.",
               into<&Training::deterministic>),
-    row::flag(
-        "train.cuda_graph", "false",
-        "Whether a GPU replays each step from the fourth on as one CUDA graph, so that the host starts no kernel "
-        "by itself: faster where layers are small. The learning rate is in fp32 then. For runs on GPUs of their "
-        "own; not with fsdp.tight, fsdp.offload, Lion, Adafactor, Muon, dampening, train.moments in bf16 or int8, or a "
-        "scheduled weight "
-        "decay.",
-        into<&Training::cuda_graph>),
+    row::flag("train.cuda_graph", "false",
+              "Whether a GPU replays each step from the fourth on as one CUDA graph, so that the host starts no kernel "
+              "by itself: faster where layers are small. The learning rate is in fp32 then. For runs on GPUs of their "
+              "own; not with fsdp.tight, fsdp.offload, fsdp.activation_offload, Lion, Adafactor, Muon, dampening, "
+              "train.moments in bf16 or int8, or a "
+              "scheduled weight "
+              "decay.",
+              into<&Training::cuda_graph>),
     row::whole("train.validation_every_steps", derived("100, or 0 with validation_every_epochs"), {0, kMostCount},
                "Steps between two validations; 0: none.", into<&Training::validation_every_steps>, "steps"),
     row::real("train.validation_every_epochs", "0", {0, 1'000'000},

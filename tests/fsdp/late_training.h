@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fsdp/comm/transport.h"
+#include "fsdp/engine/host_activations.h"
 #include "fsdp/engine/initialize.h"
 #include "fsdp/engine/recompute.h"
 #include "fsdp/optim/grad_scaler.h"
@@ -32,6 +33,7 @@ struct Case {
   fsdp::ShardOptions options = {};
   bool staged = false;       // collectives go through the host
   bool recomputes = false;   // the blocks
+  bool on_host = false;      // what is kept of recomputed blocks
   bool freezes = false;      // a matrix in the second step, for one step
   bool skips = false;        // the second block in each other step
   bool repeats = false;      // the blocks: they run twice, one after the other
@@ -52,9 +54,11 @@ struct Sharded {
     // Units of different layouts meet in one slot then.
     if (how.skips) model->blocks[1]->up.set_requires_grad(false);
     fsdp::ShardOptions options = how.options;
+    fsdp::RecomputeOptions activations;
+    if (how.on_host) activations.host = std::make_shared<fsdp::HostActivations>(mesh.device(), /*least_bytes=*/0);
     for (const auto& block : model->blocks) {
       const auto unit = sharded->fully_shard(block, options);
-      block->wrap = how.recomputes ? recomputing(unit, *block) : wrapper(unit);
+      block->wrap = how.recomputes ? recomputing(unit, *block, activations) : wrapper(unit);
     }
     options.reshard_after_forward = false;
     model->wrap = wrapper(sharded->fully_shard(model, options));
@@ -65,11 +69,11 @@ struct Sharded {
     if (how.scales) scaler.emplace(mesh.device(), fsdp::GradScalerOptions{.init_scale = 1024});
   }
 
-  static Wrap recomputing(std::shared_ptr<fsdp::Unit> unit, const Block& block) {
-    return [unit, &block](at::Tensor input, const auto& forward) {
+  static Wrap recomputing(std::shared_ptr<fsdp::Unit> unit, const Block& block, const fsdp::RecomputeOptions& options) {
+    return [unit, &block, options](at::Tensor input, const auto& forward) {
       return unit->run(std::move(input), [&](at::Tensor in) {
         const auto part = [forward](std::vector<at::Tensor> list) { return std::vector<at::Tensor>{forward(list[0])}; };
-        return fsdp::recompute({std::move(in)}, part, block)[0];
+        return fsdp::recompute({std::move(in)}, part, block, options)[0];
       });
     };
   }

@@ -100,6 +100,19 @@ std::vector<Case> cases() {
       {.name = "offload", .rank = 1, .ranks = 2, .options = offload, .accumulates = true},
       {.name = "offload of bf16", .rank = 0, .ranks = 2, .options = pageable},
       {.name = "recompute", .rank = 1, .ranks = 2, .options = bf16, .recomputes = true},
+      {.name = "activations on the host", .rank = 1, .ranks = 2, .options = bf16, .recomputes = true, .on_host = true},
+      {.name = "activations on the host, accumulate",
+       .options = plain,
+       .recomputes = true,
+       .on_host = true,
+       .accumulates = true},
+      {.name = "activations on the host, abandon",
+       .rank = 0,
+       .ranks = 2,
+       .options = deep,
+       .recomputes = true,
+       .on_host = true,
+       .abandons = true},
       {.name = "freeze", .rank = 0, .ranks = 2, .options = bf16, .freezes = true},
       {.name = "accumulate", .rank = 0, .ranks = 2, .options = bf16, .accumulates = true},
       {.name = "sum", .rank = 1, .ranks = 2, .options = plain, .accumulates = true, .sums = true},
@@ -129,6 +142,23 @@ std::vector<Case> cases() {
 }
 
 class Streams : public ::testing::TestWithParam<int> {};
+
+TEST(HostActivationsInStreams, MemoryThatIsComingAndNobodyWantsIsGivenAwayAfterItsCopy) {
+  for (std::uint64_t seed = 0; seed < 4 * seeds(); ++seed) {
+    late::begin(seed);
+    fsdp::HostActivations host(late::kDevice, /*least_bytes=*/0);
+    const auto on_device = [](double value) {
+      return at::full({64}, value, at::TensorOptions().device(late::kDevice));
+    };
+    auto first = host.put({on_device(1)});
+    const auto second = host.put({on_device(2)});
+    EXPECT_TRUE(at::equal(host.get(second)[0].cpu(), at::full({64}, 2.0)));  // and the first one comes
+    first.reset();
+    const at::Tensor next = on_device(3);  // in the memory of the first one
+    late::finish();
+    EXPECT_TRUE(at::equal(next.cpu(), at::full({64}, 3.0))) << "seed " << seed;
+  }
+}
 
 TEST_P(Streams, TrainTheBitsOfTheCpuInEachOrder) {
   const Case how = cases()[GetParam()];

@@ -184,6 +184,8 @@ Spelt companions_of(std::string_view key) {
   if (key == "fsdp.reduce_precision" || key == "fsdp.fp32_norms" || key == "train.heads_precision" ||
       key == "fsdp.heads_reduce_precision")
     return {{"train.precision", "\"fp16\""}};
+  if (key == "fsdp.activation_checkpointing_keeps" || key == "fsdp.activation_offload")
+    return {{"fsdp.activation_checkpointing", "\"block\""}};
   if (key == "fsdp.wrap_min_parameters") return {{"fsdp.wrap", "\"size\""}};
   for (const char* of_groups : {"fsdp.shard_ranks", "fsdp.reshard_to_ranks"})
     if (key == of_groups) return {{"fsdp.strategy", "\"hybrid_shard\""}};

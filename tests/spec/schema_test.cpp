@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "spec/recipes.h"
+#include "spec/tables/bert_keys.h"
 #include "spec/tables/checkpoint_keys.h"
 #include "spec/tables/dinov2_keys.h"
 #include "spec/tables/llama_keys.h"
 #include "spec/tables/sharding_keys.h"
+#include "spec/tables/t5_keys.h"
 #include "spec/tables/training_keys.h"
 
 namespace spec {
@@ -276,6 +278,31 @@ TEST(Sharding, DepthsOfAPrefetchThatIsOffHaveNoEffect) {
   EXPECT_EQ(refused(false, 1, -1), "");
   EXPECT_EQ(refused(false, 3, -1), "fsdp.prefetch_depth ");
   EXPECT_EQ(refused(false, 1, 2), "fsdp.backward_prefetch_depth ");
+}
+
+TEST(Sharding, WhatIsKeptOfRecomputedPartsNeedsSuchParts) {
+  const auto refused = [&](const std::string& parts, const std::string& keeps, bool offload,
+                           std::vector<const Table*> tables = {&sharding()}) {
+    Values values;
+    values.set("fsdp.activation_checkpointing", parts);
+    values.set("fsdp.activation_checkpointing_keeps", keeps);
+    values.set("fsdp.activation_offload", offload);
+    fill_defaults(values, tables, 8);
+    std::string keys;
+    for (const auto& conflict : conflicts_of(values, tables, 8)) keys += conflict.key + " ";
+    return keys;
+  };
+  const std::string keeps = "fsdp.activation_checkpointing_keeps ";
+  EXPECT_EQ(refused("none", "none", false), "");
+  EXPECT_EQ(refused("block", "both", true), "");
+  EXPECT_EQ(refused("none", "linear", false), keeps);
+  EXPECT_EQ(refused("none", "none", true), "fsdp.activation_offload ");
+  EXPECT_EQ(refused("mlp", "linear", true), "");
+  EXPECT_EQ(refused("mlp", "attention", false), keeps) << "that part has none";
+  for (const Table* masked : {&bert(), &t5()}) {
+    EXPECT_EQ(refused("block", "linear", false, {&sharding(), masked}), "");
+    EXPECT_EQ(refused("block", "both", false, {&sharding(), masked}), keeps) << "attention with masks of its own";
+  }
 }
 
 TEST(BestCheckpoint, IsOfASeriesThatIsMeasuredOnHeldOutDataAndHasGoodValues) {

@@ -38,6 +38,7 @@ struct TinyRun {
   double learning_rate = 3e-3;
   std::string checkpoints = "checkpoints";
   std::string extra_train = {};  ///< more members of "train", each with a leading comma
+  std::string fsdp = {};         ///< the members of "fsdp"
   int seed = 0;
   int sequence_length = 32;
   std::string model = R"("hidden_size":32,"intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,
@@ -53,8 +54,8 @@ struct TinyRun {
         << (cache.empty() ? "" : (folder / cache).native()) << R"("},"train":{"steps":)" << steps << R"(,"batch_size":)"
         << batch_size << R"(,"micro_batch_size":)" << micro_batch_size << R"(,"warmup_steps":3,"learning_rate":)"
         << learning_rate << R"(,"min_learning_rate":0,"seed":)" << seed << R"(,"step_delay_ms":)" << step_delay_ms
-        << extra_train << R"(},"checkpoint":{"folder":")" << (folder / checkpoints).native() << R"(","every_steps":)"
-        << every_steps << R"(,"keep":)" << keep << R"(,"best":")" << best << "\"}}";
+        << extra_train << R"(},"fsdp":{)" << fsdp << R"(},"checkpoint":{"folder":")" << (folder / checkpoints).native()
+        << R"(","every_steps":)" << every_steps << R"(,"keep":)" << keep << R"(,"best":")" << best << "\"}}";
     return out.str();
   }
 };
@@ -147,12 +148,30 @@ TEST(Worker, ARunThatWasStoppedAndResumedEqualsOneThatWasNot) {
   EXPECT_TRUE(tensors_of(folder / "broken" / step_folder(broken.steps)) == expected);
 }
 
-TEST(Worker, GoesOnWithTheSameBitsAfterAKillWithOptimizersThatSaveMemory) {
-  for (const char* optimizer :
-       {R"(,"moments":"bf16")", R"(,"moments":"int8")", R"(,"optimizer":"adafactor")", R"(,"optimizer":"muon")"}) {
-    SCOPED_TRACE(optimizer);
+/// Prepared documents of the text that is built into muster-data.
+std::string packed_documents(const TemporaryFolder& folder) {
+  Process data(::test::built_program("muster-data"),
+               {"prepare", "--from", "fixture", "--to", (folder / "data").native()}, {}, folder / "data.log");
+  EXPECT_EQ(data.wait(60s), 0) << read_file(folder / "data.log");
+  return R"("packing":"documents","prepared":")" + (folder / "data").native() + "\"";
+}
+
+TEST(Worker, GoesOnWithTheSameBitsAfterAKillWhateverSavesMemory) {
+  const std::string blocks = R"("activation_checkpointing":"block")";
+  struct Way {
+    std::string train, fsdp;
+    bool packs = false;
+  };
+  for (const auto& [train, fsdp, packs] : std::vector<Way>{{R"(,"moments":"bf16")", ""},
+                                                           {R"(,"moments":"int8")", ""},
+                                                           {R"(,"optimizer":"adafactor")", ""},
+                                                           {R"(,"optimizer":"muon")", ""},
+                                                           {"", blocks + R"(,"activation_checkpointing_keeps":"both")"},
+                                                           {"", blocks, /*packs=*/true}}) {
+    SCOPED_TRACE(train + fsdp + (packs ? ", packed documents" : ""));
     const TemporaryFolder folder;
-    const TinyRun whole{.steps = 9, .every_steps = 3, .checkpoints = "whole", .extra_train = optimizer};
+    TinyRun whole{.steps = 9, .every_steps = 3, .checkpoints = "whole", .extra_train = train, .fsdp = fsdp};
+    if (packs) whole.source = packed_documents(folder);
     Ranks reference(folder.path(), whole.json(folder), {.label = "whole"});
     ASSERT_THAT(reference.wait(), Each(0)) << reference.log(0);
     TinyRun broken = whole;

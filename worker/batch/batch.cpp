@@ -4,7 +4,10 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 namespace worker {
@@ -13,6 +16,7 @@ namespace {
 template <class Change>
 Batch with_each(const Batch& batch, const Change& change) {
   Batch out;
+  out.document_lengths = batch.document_lengths;
   out.samples = batch.samples;
   out.tokens = batch.tokens;
   out.weight = batch.weight;
@@ -74,6 +78,20 @@ at::Tensor to_tensor(const std::vector<std::int64_t>& values) {
   at::Tensor out = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
   std::copy(values.begin(), values.end(), out.mutable_data_ptr<std::int64_t>());
   return out;
+}
+
+at::Tensor document_starts(const std::vector<std::int64_t>& lengths) {
+  const at::Tensor starts = at::empty({static_cast<std::int64_t>(lengths.size()) + 1}, at::kInt);
+  auto* place = starts.mutable_data_ptr<std::int32_t>();
+  std::int64_t tokens = 0;
+  *place = 0;
+  for (const std::int64_t length : lengths) {
+    tokens += length;
+    TORCH_CHECK(tokens <= std::numeric_limits<std::int32_t>::max(), "a batch of ", tokens,
+                " tokens; want less than 2^31");
+    *++place = static_cast<std::int32_t>(tokens);
+  }
+  return starts;
 }
 
 std::int64_t count_tokens(const TokenRows& rows) {

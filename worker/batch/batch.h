@@ -20,8 +20,9 @@ namespace worker {
 //
 //   rows of a stream     input_ids, targets            int64 [b, L], without padding
 //   packed documents     input_ids, targets            int64 [b, L]
-//                        segment_ids                   int32 [b, L]: 1, 2, .. by document; 0 is padding
 //                        position_ids                  int64 [b, L]: from 0 in each document
+//                        document_starts               int32 [n + 1]: where each of document_lengths begins in the
+//                                                      flattened rows, and the end of the last one
 //   pairs, spans         input_ids                     int64 [b, S]
 //                        attention_mask                bool  [b, S]: whether a token is none of the padding
 //                        targets                       int64 [b, T]
@@ -44,6 +45,9 @@ namespace worker {
 /// One micro-batch.
 struct Batch {
   std::map<std::string, at::Tensor, std::less<>> tensors;  ///< on the host; see [Note: tensors of a batch]
+  /// Lengths of packed documents in tokens: by row, and in a row by place. The padding of a row is one, too. The host
+  /// needs them wherever the tensors are.
+  std::vector<std::int64_t> document_lengths;
   std::int64_t samples = 0;
   std::int64_t tokens = 0;  ///< without padding; of images: patches are the model's, so 0
   /// Divisor of the losses of the batch's targets, summed over all ranks and micro-batches of a step. Known from the
@@ -104,6 +108,9 @@ at::Tensor attention_mask(const TokenRows& rows, std::int64_t length);
 
 /// A list as int64 [n].
 at::Tensor to_tensor(const std::vector<std::int64_t>& values);
+
+/// The tensor document_starts of these lengths. Throws c10::Error for a sum of 2^31 tokens and more.
+at::Tensor document_starts(const std::vector<std::int64_t>& lengths);
 
 std::int64_t count_tokens(const TokenRows& rows);
 

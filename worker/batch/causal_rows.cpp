@@ -65,12 +65,7 @@ class PackedDocuments : public BatchSource {
  public:
   PackedDocuments(std::shared_ptr<const data::format::Dataset> split, std::int64_t length, std::uint64_t seed)
       : split_(std::move(split)), frame_(document_frame_of(split_->description())), longest_(length) {
-    if (length < 1 || length > kLongestPackedRow) {
-      throw base::UsageError("data.sequence_length = " + std::to_string(length) +
-                             ": rows of packed documents have 1 to " + std::to_string(kLongestPackedRow) +
-                             " tokens, because the mask of a row grows with the square of its length; give a shorter "
-                             "sequence, or data.packing = \"chunks\"");
-    }
+    check_length(length);
     std::vector<std::int32_t> lengths;
     lengths.reserve(static_cast<std::size_t>(split_->records()));
     for (std::int64_t record = 0; record < split_->records(); ++record) {
@@ -97,26 +92,29 @@ class PackedDocuments : public BatchSource {
     const auto size = padded_length(longest, longest_);
     const at::Tensor ids = at::full({batch.samples, size}, split_->description().pad.value_or(0), at::kLong);
     const at::Tensor targets = at::full({batch.samples, size}, data::order::kNoTarget, at::kLong);
-    const at::Tensor segments = at::zeros({batch.samples, size}, at::kInt);
     const at::Tensor positions = at::zeros({batch.samples, size}, at::kLong);
     std::int64_t counted = 0;
     for (std::size_t i = 0; i < samples.size(); ++i) {
       auto place = static_cast<std::int64_t>(i) * size;
-      std::int32_t segment = 0;
       for (const data::order::Piece& piece : row(samples[i]).pieces) {
         const Document document(frame_, split_->ids(piece.record, 0));
         document.copy(piece.begin, piece.length, ids.mutable_data_ptr<std::int64_t>() + place);
         const auto with_target = std::min(piece.length, document.size() - piece.begin - 1);
         document.copy(piece.begin + 1, with_target, targets.mutable_data_ptr<std::int64_t>() + place);
-        std::fill_n(segments.mutable_data_ptr<std::int32_t>() + place, piece.length, ++segment);
+        batch.document_lengths.push_back(piece.length);
         for (std::int64_t at = 0; at < piece.length; ++at) positions.mutable_data_ptr<std::int64_t>()[place + at] = at;
         counted += with_target;
         batch.tokens += piece.length;
         place += piece.length;
       }
+      const std::int64_t padding = static_cast<std::int64_t>(i + 1) * size - place;
+      if (padding > 0) batch.document_lengths.push_back(padding);
     }
     batch.weight = static_cast<double>(counted);
-    batch.tensors = {{"input_ids", ids}, {"targets", targets}, {"segment_ids", segments}, {"position_ids", positions}};
+    batch.tensors = {{"input_ids", ids},
+                     {"targets", targets},
+                     {"position_ids", positions},
+                     {"document_starts", document_starts(batch.document_lengths)}};
     return batch;
   }
 

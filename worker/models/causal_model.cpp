@@ -10,7 +10,8 @@ namespace worker {
 
 Mask mask_of(const Rows& rows, const Cache* cache) {
   if (cache != nullptr) return continued_mask(cache->front().length, rows.ids.size(1), rows.ids.device());
-  return rows.segments.defined() ? segment_mask(rows.segments) : causal_mask();
+  if (rows.documents) return {.bias = {}, .causal = false, .documents = rows.documents};
+  return causal_mask();
 }
 
 DecoderContext context_of(const char* family, const Rows& rows, const Cache* cache, std::int64_t most,
@@ -32,13 +33,13 @@ at::Tensor CausalModel::at_head(at::Tensor x, Use use) const {
               [this, use = std::move(use)](const at::Tensor& in) { return use(final_norm(in)); });
 }
 
-// Segments and positions are captured, because they need no gradient.
+// Documents and positions are captured, because they need no gradient.
 template <class Use>
 at::Tensor CausalModel::through(const Rows& rows, Use use) const {
   return call(
       wrapper, rows.ids,
-      [this, segments = rows.segments, positions = rows.positions, use = std::move(use)](const at::Tensor& ids) {
-        return at_head(hidden({ids, segments, positions}, nullptr), use);
+      [this, documents = rows.documents, positions = rows.positions, use = std::move(use)](const at::Tensor& ids) {
+        return at_head(hidden({ids, documents, positions}, nullptr), use);
       });
 }
 

@@ -16,16 +16,16 @@ namespace worker {
 /// Input that a causal model reads.
 struct Rows {
   /// `ids` alone: rows of one text each.
-  Rows(at::Tensor token_ids, at::Tensor segment_ids = {}, at::Tensor position_ids = {})
-      : ids(std::move(token_ids)), segments(std::move(segment_ids)), positions(std::move(position_ids)) {}
+  Rows(at::Tensor token_ids, std::shared_ptr<const Documents> of_rows = {}, at::Tensor position_ids = {})
+      : ids(std::move(token_ids)), documents(std::move(of_rows)), positions(std::move(position_ids)) {}
 
-  at::Tensor ids;        ///< int64 [batch, positions]
-  at::Tensor segments;   ///< int [batch, positions]: numbers of the documents in a row, 0 for padding; may be undefined
+  at::Tensor ids;                              ///< int64 [batch, positions]
+  std::shared_ptr<const Documents> documents;  ///< that do not see each other; may be null: a row is one text
   at::Tensor positions;  ///< int64 [batch, positions], each document's from 0; may be undefined: 0, 1, 2, ..
 };
 
 /// Mask for what tokens see of the ones before them: their own document, and with a cache all tokens in the cache. Rows
-/// that go on a cache have no segments.
+/// that go on a cache have no documents.
 Mask mask_of(const Rows& rows, const Cache* cache);
 
 /// Data that every layer of a decoder with rotary positions shares in one call. Copies are cheap.

@@ -22,7 +22,9 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
                             const std::optional<at::Tensor>& given_bias) {
     const at::Tensor bias = given_bias.value_or(at::Tensor());
     context->save_for_backward({x, weight, bias});
-    return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
+    const auto product = [&] { return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight); };
+    if (!checkpoint_keeps(kLinear)) return product();
+    return checkpointed(kLinear, [&] { return std::vector<at::Tensor>{product()}; })[0];
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -80,6 +82,7 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
 };
 
 std::atomic<GradientPlaces> gradient_places{nullptr};
+std::atomic<const ActivationCheckpoint*> activation_checkpoint{nullptr};
 
 /// True if this backward computes gradients of all leaves, for parameter.grad() itself.
 bool accumulates_plainly(const at::Tensor& parameter) {
@@ -94,6 +97,21 @@ bool accumulates_plainly(const at::Tensor& parameter) {
 
 void use_gradient_places(GradientPlaces places) {
   gradient_places.store(places);
+}
+
+void use_activation_checkpoint(const ActivationCheckpoint* checkpoint) {
+  activation_checkpoint.store(checkpoint);
+}
+
+bool checkpoint_keeps(std::string_view operation) {
+  const ActivationCheckpoint* checkpoint = activation_checkpoint.load();
+  return checkpoint != nullptr && checkpoint->keeps(operation);
+}
+
+std::vector<at::Tensor> checkpointed(std::string_view operation,
+                                     const std::function<std::vector<at::Tensor>()>& compute) {
+  const ActivationCheckpoint* checkpoint = activation_checkpoint.load();
+  return checkpoint == nullptr ? compute() : checkpoint->results_of(operation, compute);
 }
 
 GradientTarget gradient_target(const at::Tensor& parameter, bool any_dtype) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "spec/table.h"
 
@@ -37,6 +38,26 @@ struct GradientTarget {
 /// torch::autograd::grad() asks for it, or, without `any_dtype`, the memory is not of the parameter's dtype. A place
 /// that was handed out must be filled.
 GradientTarget gradient_target(const at::Tensor& parameter, bool any_dtype = false);
+
+/// Functions by which an activation checkpoint keeps results of the operations "linear" and "attention" below.
+struct ActivationCheckpoint {
+  /// True if the results of an operation with this name are kept for the checkpoint's second call.
+  bool (*keeps)(std::string_view operation);
+  /// The results of `compute`: computed in the first call, and as they were kept in the second one. `compute` draws no
+  /// random numbers.
+  std::vector<at::Tensor> (*results_of)(std::string_view operation,
+                                        const std::function<std::vector<at::Tensor>()>& compute);
+};
+
+inline constexpr std::string_view kLinear = "linear", kAttention = "attention";
+
+/// Sets the functions of the engine that trains the models, for the whole process. `checkpoint` lives as long.
+void use_activation_checkpoint(const ActivationCheckpoint* checkpoint);
+
+bool checkpoint_keeps(std::string_view operation);
+/// ActivationCheckpoint::results_of(); without an engine, the results of `compute`.
+std::vector<at::Tensor> checkpointed(std::string_view operation,
+                                     const std::function<std::vector<at::Tensor>()>& compute);
 
 /// x W^T + b: x is [.., in] with at least two dims, weight W is [out, in], bias b is [out] or undefined for none, the
 /// result is [.., out]. See [Note: gradients in place].

@@ -93,6 +93,12 @@ bool recompute_blocks(Variant& run) {
   return true;
 }
 
+bool offload_activations(Variant& run) {
+  auto& fsdp = run.config.fsdp;
+  const bool recomputes = fsdp.activation_checkpointing != ActivationCheckpointing::kNone || recompute_blocks(run);
+  return recomputes && set_key(run, fsdp.activation_offload, true, "fsdp.activation_offload", "true");
+}
+
 bool compute_in_bf16(Variant& run) {
   auto& precision = run.config.train.precision;
   return precision == spec::Precision::kFp32 &&
@@ -117,6 +123,8 @@ std::vector<std::vector<Change>> changes(const BatchSplit& split, bool of_gpu) {
                                           {{"rounds to bf16", compute_in_bf16}},
                                           {},
                                           {}};
+  if (of_gpu)
+    all[5].push_back({"blocks are computed twice, and their inputs travel between host and GPU", offload_activations});
   if (of_gpu) all[7].push_back({"weights and gradients travel between host and GPU", offload});
   for (std::int64_t size = split.micro_batch_size / 2; size >= 1; size /= 2)
     all[3].push_back({"more micro-batches a step", [size](Variant& run) { return set_micro_batch(run, size); }});

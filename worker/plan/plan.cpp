@@ -169,6 +169,7 @@ RankPlan plan(const RunConfig& given, const agent::rank::RankEnvironment& enviro
   if (config.train.cuda_graph) out.graph_bytes = out.activation_bytes;
   if (shard_options(config).offload.to_cpu)
     out.offloaded_bytes = out.parameter_bytes + out.gradient_bytes + out.state_bytes;
+  out.host_activation_bytes = training.parts().host_activation_bytes();
   if (!config.exports.full_state_file.empty())
     out.full_state_bytes = training.parts().trained().parameter_count() * static_cast<std::int64_t>(sizeof(float));
   if (config.checkpoint.asynchronous) out.snapshot_bytes = out.parameter_bytes + out.state_bytes;

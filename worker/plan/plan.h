@@ -23,11 +23,12 @@ struct RankPlan {
   std::int64_t activation_bytes = 0;  ///< all else at the peak: what backward needs of forward, and temporaries
 
   std::int64_t graph_bytes = 0;  ///< of activation_bytes, those that train.cuda_graph keeps between steps; 0 without
-  std::int64_t offloaded_bytes = 0;   ///< of parameters, gradients and states, those on the host: fsdp.offload
-  std::int64_t snapshot_bytes = 0;    ///< the host's copy while an asynchronous checkpoint is written; 0 without
-  std::int64_t full_state_bytes = 0;  ///< on rank 0's host after the last step: train.full_state_file; 0 without
-  std::int64_t wire_bytes = 0;        ///< sent by this rank in a step
-  std::int64_t collectives = 0;       ///< started by this rank in a step
+  std::int64_t offloaded_bytes = 0;        ///< of parameters, gradients and states, those on the host: fsdp.offload
+  std::int64_t host_activation_bytes = 0;  ///< of activations on the host, beside the above: fsdp.activation_offload
+  std::int64_t snapshot_bytes = 0;         ///< the host's copy while an asynchronous checkpoint is written; 0 without
+  std::int64_t full_state_bytes = 0;       ///< on rank 0's host after the last step: train.full_state_file; 0 without
+  std::int64_t wire_bytes = 0;             ///< sent by this rank in a step
+  std::int64_t collectives = 0;            ///< started by this rank in a step
 
   std::int64_t tensor_bytes() const {
     return parameter_bytes + gradient_bytes + state_bytes + pool_bytes + activation_bytes;

@@ -86,6 +86,7 @@ fsdp::Json plan_report(const RunConfig& given, const agent::rank::RankEnvironmen
   out["tensor_bytes"] = plan.tensor_bytes();
   out["graph_bytes"] = plan.graph_bytes;
   out["offloaded_bytes"] = plan.offloaded_bytes;
+  out["host_activation_bytes"] = plan.host_activation_bytes;
   out["snapshot_bytes"] = plan.snapshot_bytes;
   out["full_state_bytes"] = plan.full_state_bytes;
   out["wire_bytes"] = plan.wire_bytes;

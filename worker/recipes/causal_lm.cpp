@@ -126,8 +126,9 @@ class CausalLm : public Recipe {
     Batch batch;
     for (const char* name : {"input_ids", "targets"}) batch.tensors[name] = at::empty({samples, length}, at::kLong);
     if (config_.data.packing == spec::Packing::kDocuments) {
-      batch.tensors["segment_ids"] = at::empty({samples, length}, at::kInt);
       batch.tensors["position_ids"] = at::empty({samples, length}, at::kLong);
+      batch.tensors["document_starts"] = at::empty({samples + 1}, at::kInt);
+      batch.document_lengths.assign(static_cast<std::size_t>(samples), length);
     }
     batch.samples = samples;
     batch.tokens = samples * length;
@@ -161,15 +162,10 @@ class CausalLm : public Recipe {
     return start_weights(chosen_, config_.train.seed, parts.trained(), options);
   }
 
-  Losses loss(const Batch& batch) override {
-    const at::Tensor none;
-    const Rows rows(batch.at("input_ids"), batch.has("segment_ids") ? batch.at("segment_ids") : none,
-                    batch.has("position_ids") ? batch.at("position_ids") : none);
-    return {model_->loss(rows, batch.at("targets"))};
-  }
+  Losses loss(const Batch& batch) override { return {model_->loss(rows_of(batch), batch.at("targets"))}; }
   std::string why_no_fixed_shapes() const override {
     if (config_.data.packing == spec::Packing::kChunks) return "";
-    return "rows of packed documents have masks of their own; set data.packing = \"chunks\"";
+    return "the number of packed documents differs by batch; set data.packing = \"chunks\"";
   }
 
   void evaluate(Evaluation& evaluation) override {
@@ -218,6 +214,13 @@ class CausalLm : public Recipe {
   }
 
  private:
+  static Rows rows_of(const Batch& batch) {
+    if (batch.document_lengths.empty()) return {batch.at("input_ids")};
+    return {batch.at("input_ids"),
+            std::make_shared<const Documents>(Documents{batch.document_lengths, batch.at("document_starts")}),
+            batch.at("position_ids")};
+  }
+
   bool asks_for_moves() const { return options_.legal_moves != spec::LegalMoves::kNone; }
 
   const RunConfig& config_;

@@ -83,6 +83,10 @@ std::string why_no_cuda_graph(const RunConfig& config, c10::Device device, bool 
            "for fewer ranks";
   if (config.fsdp.offload != spec::Offloading::kNone)
     return "with fsdp.offload = \"cpu\" the optimizer runs on the host; set fsdp.offload = \"none\"";
+  if (config.fsdp.activation_offload)
+    return "with fsdp.activation_offload each step takes memory of the host, and a graph keeps the memory of a step; "
+           "set "
+           "fsdp.activation_offload = false";
   if (config.fsdp.tight)
     return "fsdp.tight gives back memory in each step, and a graph keeps the memory of a step; set fsdp.tight = false";
   if (optimizer.kind == spec::OptimizerKind::kLion)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/usage_error.h"
+#include "fsdp/engine/kept_results.h"
 #include "fsdp/optim/moments.h"
 
 namespace worker {
@@ -47,6 +48,14 @@ bool is_of_norm(const fsdp::ParameterInfo& parameter) {
 }
 
 }  // namespace
+
+CallWrapper recomputing(const torch::nn::Module& module, fsdp::RecomputeOptions options) {
+  static constexpr ActivationCheckpoint kOfEngine{&fsdp::KeptResults::keeps, &fsdp::KeptResults::of};
+  use_activation_checkpoint(&kOfEngine);
+  return [&module, options = std::move(options)](Tensors inputs, const Forward& forward) {
+    return fsdp::recompute(std::move(inputs), forward, module, options);
+  };
+}
 
 at::ScalarType dtype_of(spec::Precision precision) {
   switch (precision) {
@@ -134,6 +143,9 @@ void check_sharding(const spec::Sharding& sharding, int shard_ranks, c10::Device
     throw base::UsageError(
         "fsdp.offload \"cpu\": this run is on CPUs, where it would only take memory and time; remove it, or set it to "
         "\"none\"");
+  if (sharding.activation_offload && device.is_cpu())
+    throw base::UsageError(
+        "fsdp.activation_offload = true: this run is on CPUs, where it would only take memory and time; remove it");
   const auto neighbours = sharding.reshard_to_ranks;
   if (neighbours > 0 && (neighbours >= shard_ranks || shard_ranks % neighbours != 0))
     throw base::UsageError("fsdp.reshard_to_ranks \"" + std::to_string(neighbours) + "\": want a divisor of the " +

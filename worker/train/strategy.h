@@ -24,11 +24,9 @@ inline CallWrapper wrapper_of(std::shared_ptr<fsdp::Unit> unit) {
   };
 }
 
-/// Activation checkpointing as a wrapper. `module` owns the wrapper, or what owns it.
-inline CallWrapper recomputing(const torch::nn::Module& module) {
-  return
-      [&module](Tensors inputs, const Forward& forward) { return fsdp::recompute(std::move(inputs), forward, module); };
-}
+/// Activation checkpointing as a wrapper. `module` owns the wrapper, or what owns it. From now on the models'
+/// operations ask the engine whether their results are kept.
+CallWrapper recomputing(const torch::nn::Module& module, fsdp::RecomputeOptions options = {});
 
 /// The mesh that "fsdp" asks for: the axes along which "fsdp.strategy" spreads the ranks of an attempt, and
 /// "fsdp.shared_memory". Throws base::UsageError where the ranks do not divide into groups, naming key, value and
@@ -57,7 +55,8 @@ fsdp::WrapPolicy wrap_policy(const spec::Sharding& sharding);
 fsdp::ShardOptions options_of_part(const torch::nn::Module& module, fsdp::ShardOptions options);
 
 /// Checks what depends on the place of a run: `shard_ranks` is over how many ranks weights are spread. Throws
-/// base::UsageError for an "fsdp.reshard_to_ranks" that is no proper divisor of it, and for "fsdp.offload" on a CPU.
+/// base::UsageError for an "fsdp.reshard_to_ranks" that is no proper divisor of it, and for "fsdp.offload" and
+/// "fsdp.activation_offload" on a CPU.
 void check_sharding(const spec::Sharding& sharding, int shard_ranks, c10::Device device);
 
 }  // namespace worker

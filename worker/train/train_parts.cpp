@@ -3,8 +3,11 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <functional>
+#include <set>
 #include <sstream>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "base/usage_error.h"
@@ -24,17 +27,26 @@ fsdp::SetWrapper wrapper_point(torch::nn::Module& module) {
   return [wrapped](fsdp::Wrapper wrapper) { wrapped->wrapper = std::move(wrapper); };
 }
 
+std::set<std::string, std::less<>> kept_operations(spec::KeptOperations kept) {
+  std::set<std::string, std::less<>> names;
+  if (kept == spec::KeptOperations::kLinear || kept == spec::KeptOperations::kBoth) names.emplace(kLinear);
+  if (kept == spec::KeptOperations::kAttention || kept == spec::KeptOperations::kBoth) names.emplace(kAttention);
+  return names;
+}
+
 /// Recomputes inside of the blocks' units, so that a block is gathered once in backward.
-void checkpoint_activations(torch::nn::Module& module, const spec::Sharding& sharding) {
+void checkpoint_activations(torch::nn::Module& module, const spec::Sharding& sharding,
+                            const std::shared_ptr<fsdp::HostActivations>& host) {
   using spec::ActivationCheckpointing;
+  const fsdp::RecomputeOptions options{kept_operations(sharding.activation_checkpointing_keeps), host};
   const auto what = sharding.activation_checkpointing;
   std::int64_t number = 0;
   for (const auto& each : module.modules(/*include_self=*/false)) {
     auto* block = dynamic_cast<Block*>(each.get());
     if (block == nullptr || number++ % sharding.activation_checkpointing_every != 0) continue;
-    if (what == ActivationCheckpointing::kBlock) block->wrapper = nested(block->wrapper, recomputing(*block));
-    if (what == ActivationCheckpointing::kAttention) block->attention_wrapper = recomputing(*block);
-    if (what == ActivationCheckpointing::kMlp) block->mlp_wrapper = recomputing(*block);
+    if (what == ActivationCheckpointing::kBlock) block->wrapper = nested(block->wrapper, recomputing(*block, options));
+    if (what == ActivationCheckpointing::kAttention) block->attention_wrapper = recomputing(*block, options);
+    if (what == ActivationCheckpointing::kMlp) block->mlp_wrapper = recomputing(*block, options);
   }
 }
 
@@ -89,7 +101,9 @@ void Parts::shard(const Part& part, const RunConfig& config) {
     };
   }
   fsdp::wrap(*models_.back(), part.module, policy, options);
-  if (part.trained) checkpoint_activations(*part.module, config.fsdp);
+  if (!part.trained) return;
+  if (config.fsdp.activation_offload) host_activations_ = std::make_shared<fsdp::HostActivations>(mesh_.device());
+  checkpoint_activations(*part.module, config.fsdp, host_activations_);
 }
 
 fsdp::ShardedModel& Parts::model(std::string_view name) {
@@ -130,6 +144,10 @@ std::int64_t Parts::gradient_bytes() const {
   std::int64_t bytes = 0;
   for (const auto& model : models_) bytes += model->memory().gradient_memory_bytes;
   return bytes;
+}
+
+std::int64_t Parts::host_activation_bytes() const {
+  return host_activations_ ? host_activations_->peak_bytes() : 0;
 }
 
 std::int64_t Parts::pool_bytes() const {

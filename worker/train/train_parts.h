@@ -10,6 +10,7 @@
 
 #include "fsdp/comm/device_mesh.h"
 #include "fsdp/engine/fully_shard.h"
+#include "fsdp/engine/host_activations.h"
 #include "fsdp/files/checkpoint.h"
 #include "fsdp/optim/optimizers.h"
 #include "worker/train/train_config.h"
@@ -76,6 +77,9 @@ class Parts {
   std::int64_t gradient_bytes() const;
   std::int64_t pool_bytes() const;
 
+  /// The most bytes of activations that waited in the host's memory: fsdp.activation_offload.
+  std::int64_t host_activation_bytes() const;
+
  private:
   void freeze(const Part& part, const std::string& beginnings) const;
   void shard(const Part& part, const RunConfig& config);
@@ -85,6 +89,7 @@ class Parts {
   std::vector<std::unique_ptr<fsdp::ShardedModel>> models_;
   std::size_t trained_ = 0;
   std::unique_ptr<fsdp::Optimizer> optimizer_;
+  std::shared_ptr<fsdp::HostActivations> host_activations_;  // null: activations stay on the device
 };
 
 }  // namespace worker

@@ -146,11 +146,23 @@ TEST(PackedRows, HoldEachTokenOnceWithTheNextOneOfItsDocumentAsTarget) {
   for (std::int64_t sample = 0; sample < source->samples(); ++sample) {
     const Batch batch = collated(*source, {sample});
     const auto ids = rows_in(batch.at("input_ids")).front(), targets = rows_in(batch.at("targets")).front();
-    const auto segments = rows_in(batch.at("segment_ids")).front(),
-               positions = rows_in(batch.at("position_ids")).front();
+    const auto positions = rows_in(batch.at("position_ids")).front();
+    const Numbers& lengths = batch.document_lengths;
+    // By place: the number of its document, and whether it begins there. Padding is the last one.
+    Numbers segments;
+    for (std::size_t document = 0; document < lengths.size(); ++document)
+      segments.insert(segments.end(), static_cast<std::size_t>(lengths[document]), static_cast<std::int64_t>(document));
+    ASSERT_EQ(segments.size(), ids.size());
+    const bool has_padding = source->length(sample) < static_cast<std::int64_t>(ids.size());
+    const auto padding = has_padding ? static_cast<std::int64_t>(lengths.size()) - 1 : -1;
+    const at::Tensor& starts = batch.at("document_starts");
+    ASSERT_EQ(starts.scalar_type(), at::kInt);
+    ASSERT_EQ(starts.size(0), static_cast<std::int64_t>(lengths.size()) + 1);
+    EXPECT_EQ(starts[0].item<int>(), 0);
+    EXPECT_EQ(starts[-1].item<int>(), static_cast<int>(ids.size()));
     std::int64_t weight = 0, tokens = 0;
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (segments[i] == 0) {
+      if (segments[i] == padding) {
         EXPECT_THAT((Numbers{ids[i], targets[i], positions[i]}), ElementsAre(0, data::order::kNoTarget, 0));
         continue;
       }
@@ -159,9 +171,9 @@ TEST(PackedRows, HoldEachTokenOnceWithTheNextOneOfItsDocumentAsTarget) {
       const bool begins = i == 0 || segments[i] != segments[i - 1];
       EXPECT_EQ(positions[i], begins ? 0 : positions[i - 1] + 1);
       if (begins) {
-        EXPECT_EQ(segments[i], i == 0 ? 1 : segments[i - 1] + 1);
+        EXPECT_EQ(starts[segments[i]].item<int>(), static_cast<int>(i));
       } else {
-        EXPECT_EQ(targets[i - 1], ids[i]) << "within a segment";
+        EXPECT_EQ(targets[i - 1], ids[i]) << "within a document";
       }
       if (ids[i] == 999) {
         ++ends;
@@ -200,14 +212,15 @@ TEST(PackedRows, ArePaddedToAMultipleOfEightWithinTheRow) {
   const Batch small = collated(*source, {1 - of_long});
   EXPECT_EQ(small.at("input_ids").sizes(), (std::vector<std::int64_t>{1, 8}));
   EXPECT_EQ(rows_in(small.at("input_ids")).front().back(), 9);
-  EXPECT_EQ(small.at("segment_ids").scalar_type(), at::kInt);
+  Numbers lengths = both.document_lengths;
+  EXPECT_EQ(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}), 40) << "of both rows, with padding";
+  EXPECT_EQ(small.to(at::kCPU).document_lengths, small.document_lengths);
   EXPECT_THROW(collated(*source, {2}), std::out_of_range);
 }
 
 TEST(PackedRows, RefuseLengthsAndDataThatGiveNoRows) {
   const auto folder = folder_of_texts({{1}});
-  EXPECT_THAT(message_of<base::UsageError>([&] { packed_documents(folder.open(), 16'385, 0); }),
-              HasSubstr("data.sequence_length = 16385: rows of packed documents have 1 to 16384 tokens"));
+  EXPECT_EQ(packed_documents(folder.open(), 1'000'000, 0)->samples(), 1) << "no length is too long";
   EXPECT_THAT(message_of<base::UsageError>([&] { packed_documents(folder.open(), 0, 0); }),
               HasSubstr("data.sequence_length = 0"));
   const auto empty = folder_of_texts({{}, {}});

@@ -8,11 +8,13 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fsdp/text/json.h"
+#include "tests/worker/packed_rows.h"
 #include "tests/worker/small_llama.h"
 #include "worker/models/family.h"
 #include "worker/models/head_loss.h"
@@ -20,6 +22,7 @@
 namespace worker {
 namespace {
 
+using testing::packed_rows;
 using testing::parameters_of;
 using testing::small_ids;
 
@@ -42,22 +45,22 @@ class DecoderReading : public ::testing::TestWithParam<const char*> {
 struct Packed {
   explicit Packed(const std::vector<std::int64_t>& lengths) {
     ids = at::zeros({1, 12}, at::kLong);
-    segments = at::zeros({1, 12}, at::kInt);
     positions = at::zeros({1, 12}, at::kLong);
     targets = at::full({1, 12}, data::order::kNoTarget, at::kLong);
+    rows = packed_rows({lengths}, 12);
     std::int64_t begin = 0;
     for (const auto length : lengths) {
       const at::Tensor text = small_ids(1, length) + static_cast<std::int64_t>(documents.size());
       documents.push_back(text);
       ids.narrow(1, begin, length).copy_(text);
-      segments.narrow(1, begin, length).fill_(static_cast<std::int64_t>(documents.size()));
       positions.narrow(1, begin, length).copy_(at::arange(length).unsqueeze(0));
       targets.narrow(1, begin, length - 1).copy_(text.narrow(1, 1, length - 1));
       begin += length;
     }
   }
 
-  at::Tensor ids, segments, positions, targets;
+  at::Tensor ids, positions, targets;
+  std::shared_ptr<const Documents> rows;
   std::vector<at::Tensor> documents;
 };
 
@@ -71,14 +74,14 @@ TEST_P(DecoderReading, PackedDocumentsAreAsIfEachWereAlone) {
   // Distances alone count in RoPE, so rows without positions of their own give equal results.
   for (const bool with_positions : {true, false}) {
     const auto together = decoder(), apart = decoder();
-    const Rows rows(packed.ids, packed.segments, with_positions ? packed.positions : at::Tensor());
+    const Rows rows(packed.ids, packed.rows, with_positions ? packed.positions : at::Tensor());
     const at::Tensor logits = together->forward(rows);
     std::int64_t begin = 0;
     for (const auto& text : packed.documents) {
       EXPECT_TRUE(at::allclose(logits.narrow(1, begin, text.size(1)), apart->forward(text), 1e-4, 1e-5)) << begin;
       begin += text.size(1);
     }
-    EXPECT_FALSE(at::allclose(logits, together->forward(packed.ids), 1e-2, 1e-2)) << "segments matter";
+    EXPECT_FALSE(at::allclose(logits, together->forward(packed.ids), 1e-2, 1e-2)) << "documents matter";
     EXPECT_TRUE(logits.isfinite().all().item<bool>()) << "padding, too";
     together->loss(rows, packed.targets).backward();
     for (const auto& text : packed.documents) apart->loss(text, next_tokens(text)).backward();

@@ -8,6 +8,11 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tests/worker/packed_rows.h"
 #include "worker/models/fused_ops.h"
 #include "worker/models/head_loss.h"
 #include "worker/models/layers/attention.h"
@@ -109,6 +114,34 @@ TEST_F(GpuOps, TheLossOfTheHeadIsThatOfLibTorch) {
         const at::NoGradGuard no_grad;
         EXPECT_THAT(distance(linear_cross_entropy(x, weight, targets, {}, most_logits), want.detach()), Le(most));
       }
+    }
+  }
+}
+
+/// Heads of 64 in fp16 and bf16 take the kernel for lists of lengths, the others one call a document.
+TEST_F(GpuOps, AttentionOfDocumentsEqualsADenseMask) {
+  const auto on_host = testing::packed_rows({{5, 1, 90}, {128}, {2, 2}}, 128);
+  const auto documents = std::make_shared<const Documents>(Documents{on_host->lengths, on_host->starts.to(at::kCUDA)});
+  const at::Tensor dense = testing::dense_mask(*on_host, 128).to(at::kCUDA);
+  for (const auto type : kTypes) {
+    for (const std::int64_t size : {64, 12}) {
+      std::vector<at::Tensor> leaves, wide;
+      for (const std::int64_t heads : {6, 2, 2}) {
+        leaves.push_back(random({3, 128, heads * size}, type));
+        wide.push_back(leaves.back().detach().to(at::kDouble).requires_grad_());
+      }
+      const auto attend = [&](const std::vector<at::Tensor>& x, const Mask& mask) {
+        return attention(split_heads(x[0], 6), split_heads(x[1], 2), split_heads(x[2], 2), mask, {}, 0, true);
+      };
+      const at::Tensor got = attend(leaves, {.documents = documents}), want = attend(wide, {.bias = dense});
+      const double most = type == at::kFloat ? 1e-4 : type == at::kHalf ? 4e-3 : 3e-2;
+      EXPECT_THAT(distance(got, want), Le(most)) << type << " " << size;
+      const at::Tensor of_out = random({3, 6, 128, size}, type).detach();
+      got.backward(of_out);
+      want.backward(of_out.to(at::kDouble));
+      for (std::size_t i = 0; i < 3; ++i)
+        EXPECT_THAT(distance(leaves[i].grad(), wide[i].grad()), Le(most))
+            << type << " " << size << ", of q, k, v: " << i;
     }
   }
 }

@@ -137,16 +137,6 @@ TEST(Attention, AMaskMayNeedAGradient) {
   EXPECT_TRUE(at::allclose(trained.grad(), want.grad(), 1e-4, 1e-6));
 }
 
-TEST(Masks, SegmentsSeeThemselvesAndPaddingIsFinite) {
-  const at::Tensor segments = at::tensor({1, 1, 2, 0, 0, 0, 0, 0}, at::kInt).view({2, 4});
-  const Mask mask = segment_mask(segments);
-  const at::Tensor first = at::tensor({1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}, at::kInt).view({4, 4});
-  EXPECT_TRUE(at::equal(mask.bias[0][0], first.to(at::kBool)));
-  EXPECT_TRUE(at::equal(mask.bias[1][0], at::ones({4, 4}, at::kBool).tril())) << "a row of padding";
-  const at::Tensor x = at::randn({2, 2, 4, 8});
-  EXPECT_TRUE(attention(x, x, x, mask, {}, 0, false).isfinite().all().item<bool>());
-}
-
 TEST(Masks, PaddedKeysAreNotSeen) {
   at::manual_seed(4);
   const at::Tensor counts = at::tensor({1, 1, 0, 0, 0, 0}, at::kLong).view({2, 3});

@@ -165,6 +165,20 @@ TEST(Fit, AGpuDoesNotHoldWhatIsOffloaded) {
   EXPECT_EQ(bytes_against(plan, {0, false, ""}), plan.tensor_bytes());
 }
 
+TEST(Fit, ActivationsOnTheHostHelpAGpuOnly) {
+  const TemporaryFolder folder;
+  const RunConfig config = config_of(
+      folder, {.train = R"(,"batch_size":2,"micro_batch_size":1)", .fsdp = R"(,"activation_checkpointing":"block")"});
+  const RankPlan plan = plan_rank(config, place_of(2));
+  const auto offered = [&](bool of_gpu) {
+    const auto found = remedies(config, place_of(2), {plan.tensor_bytes() - 1, of_gpu, "a test"});
+    return std::ranges::any_of(
+        found, [](const Remedy& remedy) { return settings_text(remedy) == "fsdp.activation_offload = true"; });
+  };
+  EXPECT_TRUE(offered(true));
+  EXPECT_FALSE(offered(false));
+}
+
 TEST(Fit, OffloadHelpsAGpuOnly) {
   const TemporaryFolder folder;
   const RunConfig config = config_of(folder, {.train = R"(,"batch_size":2,"micro_batch_size":1)"});

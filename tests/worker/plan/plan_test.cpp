@@ -51,6 +51,12 @@ TEST(Plan, IsWithinHalfAPercentOfTheTensorsOfARealTraining) {
   const std::vector<std::pair<const char*, Settings>> cases = {
       {"full_shard", {.train = R"(,"batch_size":8)"}},
       {"recomputed blocks", {.train = R"(,"batch_size":8)", .fsdp = R"(,"activation_checkpointing":"block")"}},
+      {"recomputed blocks that keep their products",
+       {.train = R"(,"batch_size":8)",
+        .fsdp = R"(,"activation_checkpointing":"block","activation_checkpointing_keeps":"linear")"}},
+      {"recomputed blocks that keep products and attention",
+       {.train = R"(,"batch_size":8)",
+        .fsdp = R"(,"activation_checkpointing":"block","activation_checkpointing_keeps":"both")"}},
       {"recomputed feed-forward parts of every second block",
        {.train = R"(,"batch_size":8)",
         .fsdp = R"(,"activation_checkpointing":"mlp","activation_checkpointing_every":2)"}},
@@ -110,6 +116,25 @@ TEST(Plan, OfASmallPythiaAsDdpAndShardedIsWhatItTakes) {
         strategy, static_cast<long long>(plan.parameter_count), static_cast<double>(plan.estimate(16)) / (1 << 20),
         static_cast<double>(states) / (1 << 20), planned / (1 << 20), needed / (1 << 20));
   }
+}
+
+// Six blocks of 128 in fp32, four rows of 128 tokens a rank: an input is 256 KiB.
+TEST(Plan, ActivationsOnTheHostAreTheInputsOfTheBlocks) {
+  const auto of = [](const std::string& offload) {
+    const TemporaryFolder folder;
+    const RunConfig config =
+        config_of(folder, {.train = R"(,"batch_size":8)", .fsdp = R"(,"activation_checkpointing":"block")" + offload});
+    return plan_rank(config, place_of(2), PlanFor::kGpus);
+  };
+  const RankPlan kept = of(""), on_host = of(R"(,"activation_offload":true)"),
+                 all = of(R"(,"activation_offload":true,"activation_checkpointing_keeps":"both")");
+  constexpr std::int64_t kInput = 4 * 128 * 128 * 4;
+  EXPECT_EQ(kept.host_activation_bytes, 0);
+  EXPECT_EQ(on_host.host_activation_bytes, 6 * kInput);
+  EXPECT_GT(all.host_activation_bytes, 5 * on_host.host_activation_bytes);
+  // One input comes while another is in use. Its gradient and the last block's output are there either way.
+  EXPECT_LE(on_host.activation_bytes, kept.activation_bytes - 3 * kInput);
+  EXPECT_EQ(on_host.tensor_bytes() - on_host.activation_bytes, kept.tensor_bytes() - kept.activation_bytes);
 }
 
 TEST(Plan, OfOneRankIsAsClose) {

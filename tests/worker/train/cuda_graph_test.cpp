@@ -31,6 +31,8 @@ TEST(CudaGraph, IsRefusedByKeyAndRemedy) {
   EXPECT_THAT(why("", "", c10::kCPU), AllOf(HasSubstr("on the CPU"), HasSubstr("resources.gpus_per_rank")));
   EXPECT_THAT(why("", "", kGpu, true), HasSubstr("ask for a GPU a rank"));
   EXPECT_THAT(why("", R"(,"offload":"cpu")"), HasSubstr("set fsdp.offload = \"none\""));
+  EXPECT_THAT(why("", R"(,"activation_checkpointing":"block","activation_offload":true)"),
+              HasSubstr("set fsdp.activation_offload = false"));
   EXPECT_THAT(why("", R"(,"tight":true)"), HasSubstr("set fsdp.tight = false"));
   EXPECT_THAT(why(R"(,"optimizer":"lion")"), HasSubstr("set train.optimizer = \"adamw\""));
   EXPECT_THAT(why(R"(,"optimizer":"sgd","momentum":0.9,"dampening":0.1)"), HasSubstr("set train.dampening = 0"));

@@ -67,6 +67,12 @@ TEST(Strategy, EachKeyActsInATraining) {
   EXPECT_GT(trained(R"(,"prefetch_depth":2)").peak, full.peak);
   EXPECT_GT(trained(R"(,"prefetch_depth":0,"backward_prefetch_depth":2)").peak, none_ahead.peak);
   EXPECT_LT(trained(R"(,"tight":true)").peak, full.peak);
+  const std::string blocks = R"(,"activation_checkpointing":"block")", keeps = R"(,"activation_checkpointing_keeps":)";
+  const std::int64_t none = trained(blocks).peak, linear = trained(blocks + keeps + R"("linear")").peak,
+                     both = trained(blocks + keeps + R"("both")").peak;
+  EXPECT_LT(none, linear);
+  EXPECT_LT(linear, both);
+  EXPECT_LT(both, full.peak);
 }
 
 TEST(Strategy, GradientsAreSummedInTheFormatThatIsAskedFor) {
@@ -186,6 +192,10 @@ TEST(Strategy, RefusesWhatAPlaceCannotServe) {
   EXPECT_EQ(refusal({}, 4, c10::kCPU), "");
   EXPECT_EQ(refusal(offloaded, 4, gpu), "");
   EXPECT_THAT(refusal(offloaded, 4, c10::kCPU), HasSubstr("fsdp.offload \"cpu\": this run is on CPUs"));
+  spec::Sharding on_host;
+  on_host.activation_offload = true;
+  EXPECT_EQ(refusal(on_host, 4, gpu), "");
+  EXPECT_THAT(refusal(on_host, 4, c10::kCPU), HasSubstr("fsdp.activation_offload = true: this run is on CPUs"));
   EXPECT_EQ(refusal(near, 4, c10::kCPU), "");
   for (const int ranks : {1, 2, 3})
     EXPECT_THAT(refusal(near, ranks, gpu),

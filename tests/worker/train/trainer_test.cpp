@@ -276,6 +276,13 @@ TEST(Trainer, CheckpointingActivationsChangesNoBit) {
       EXPECT_EQ(losses(keys, bytes), plain) << keys;
       EXPECT_EQ(bytes, plain_bytes) << keys;
     }
+    for (const std::string keeps : {"linear", "attention", "both"}) {
+      if (what == std::string("mlp") && keeps != "linear") continue;
+      const std::string keys = std::string(R"(,"activation_checkpointing":")") + what +
+                               R"(","activation_checkpointing_keeps":")" + keeps + "\"";
+      EXPECT_EQ(losses(keys, bytes), plain) << keys;
+      EXPECT_EQ(bytes, plain_bytes) << keys;
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -11,13 +12,24 @@
 
 namespace worker {
 
-/// Which keys a query of attention sees. At most one of the two is set. Neither: a query sees all keys.
+/// The documents that the rows of a batch hold. Each token belongs to one; the padding of a row is a document, too. No
+/// document goes on in the next row.
+struct Documents {
+  std::vector<std::int64_t> lengths;  ///< in tokens, above 0, by row and then by place; they sum up to all tokens
+  /// Where each begins in the flattened rows, and the end of the last: int32 [documents + 1], on the device of the
+  /// rows.
+  at::Tensor starts;
+};
+
+/// Which keys a query of attention sees. At most one of the three is set. None: a query sees all keys.
 struct Mask {
   /// Bool (true: sees) or in the dtype of the queries (added to the scores); broadcasts to [batch, heads, queries,
   /// keys].
-  at::Tensor bias;
+  at::Tensor bias = {};
   /// Query i sees the keys 0..i, without memory for a mask.
   bool causal = false;
+  /// A query sees itself and what comes before it in the same document, without memory for a mask.
+  std::shared_ptr<const Documents> documents = nullptr;
 };
 
 Mask causal_mask();
@@ -27,11 +39,6 @@ at::Tensor earlier_keys(std::int64_t before, std::int64_t queries, at::Device de
 
 /// `queries` new tokens after `before` cached ones: query i sees the keys 0..before + i.
 Mask continued_mask(std::int64_t before, std::int64_t queries, at::Device device);
-
-/// For rows that hold several documents. `segment_ids` [rows, positions] numbers the documents of each row, and 0 is
-/// padding. A token sees itself and what comes before it in the same document. Padding sees padding, because a row of
-/// the softmax without any key would be NaN. The mask is bool [rows, 1, positions, positions].
-Mask segment_mask(const at::Tensor& segment_ids);
 
 /// `attention_mask` [batch, keys] is true or above 0 where a key counts. The mask is bool [batch, 1, 1, keys]. A row
 /// without any key that counts sees all its keys, so that its result is finite.
@@ -66,6 +73,10 @@ RopeTable rope_table(const at::Tensor& positions, const RopeOptions& options, at
 ///
 /// LibTorch's scaled_dot_product_attention() computes it. A mask that needs a gradient takes plain products instead,
 /// with a softmax in fp32, because the fused operation gives masks none: memory then holds the scores of all heads.
+///
+/// Documents are computed one by one, so memory and time grow with the square of no row. On GPUs that have it, one call
+/// of the kernel for lists of lengths (Dao, FlashAttention-2, arXiv 2307.08691) computes all of them. Throws c10::Error
+/// for documents that are not those of q.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
                      std::optional<double> scale, double dropout, bool training);
 
