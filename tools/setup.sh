@@ -246,7 +246,7 @@ agree_on_peers() {
     confirm "setup: will download the newest transformers (30 MB) from PyPI and install it into $newest_peers_folder"
     return 0
   fi
-  confirm "setup: will download PyTorch 2.11.0 and transformers (560 MB) from PyPI and install them into $peers_folder"
+  confirm "setup: will download PyTorch 2.11.0 and transformers (600 MB) from PyPI and install them into $peers_folder"
 }
 
 install_peers() {
