@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "tests/expected_gpus.h"
 #include "worker/models/fused_ops.h"
 #include "worker/models/head_loss.h"
 #include "worker/models/layers/attention.h"
@@ -20,7 +21,7 @@ using ::testing::Le;
 class GpuOps : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no GPU on this machine";
+    MUSTER_NEED_GPUS(1, c10::cuda::device_count());
     at::manual_seed(5);
   }
 };
