@@ -14,10 +14,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 WIDTHS = (256, 512, 1024)
 # Units so small that arithmetic hardly counts.
 SMALL = ["--layers", "64", "--dim", "32", "--heads", "2", "--vocab", "64", "--seq", "16", "--batch", "1"]
+PEERS = HERE.parent / ".deps" / "peers" / "bin" / "python"
+
+
+def peer_python():
+    """The Python with PyTorch; None: there is none."""
+    return shutil.which(os.environ.get("MUSTER_PEER_PYTHON") or str(PEERS))
 
 
 def python():
-    found = shutil.which(os.environ.get("MUSTER_PEER_PYTHON") or HERE.parent / ".deps" / "peers" / "bin" / "python")
+    found = peer_python()
     if not found:
         sys.exit("bench: engine wants a Python with PyTorch: run ./dev setup --peers, or set MUSTER_PEER_PYTHON")
     return found
