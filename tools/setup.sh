@@ -16,6 +16,8 @@ peers_folder="$deps_folder/peers"
 newest_peers_list=${MUSTER_NEWEST_PEERS_LIST:-${MUSTER_PEERS_LIST:+none}}
 newest_peers_list=${newest_peers_list:-tools/deps/peers-newest.txt}
 newest_peers_folder="$deps_folder/peers-newest"
+newest_torch_list=${MUSTER_NEWEST_TORCH_LIST:-tools/deps/peers-torch-newest.txt}
+newest_torch_folder="$deps_folder/peers-torch-newest"
 crates_lock=data/tokenizers/crate/Cargo.lock
 crates_folder="$deps_folder/crates"
 cargo_needed=1.85  # rust-version in Cargo.toml beside the lock file
@@ -303,6 +305,33 @@ setup_peers() {
   has_peers && return 0
   agree_on_peers
   install_peers
+}
+
+# The newest PyTorch, in a folder that benchmarks put before the packages of peers.txt. It looks for CUDA's libraries next to
+# itself, so links to those of cuda.txt lie beside its own.
+setup_newest_torch() {
+  is_complete "$newest_torch_list" "$newest_torch_folder" && return 0
+  setup_peers
+  confirm "setup: will download the newest PyTorch (940 MB) from PyPI and install it into $newest_torch_folder"
+  need_space "$deps_folder" 3000 "the newest PyTorch"
+  local log file link
+  log=$(mktemp)
+  rm -rf "$newest_torch_folder"
+  if ! "$peers_folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
+    --only-binary :all: --target "$newest_torch_folder" -r "$newest_torch_list" > "$log" 2>&1; then
+    rm -rf "$newest_torch_folder"
+    die "installing $newest_torch_list failed (log: $log): $(grep -m1 -iE 'do not match|no space left|no matching|hash' "$log" || tail -n 1 "$log")"
+  fi
+  for file in "$cuda_folder"/nvidia/*/lib/*.so*; do
+    link="$newest_torch_folder/${file#"$cuda_folder/"}"
+    [ -e "$file" ] && [ ! -e "$link" ] || continue
+    mkdir -p "${link%/*}"
+    ln -s --relative "$file" "$link"
+  done
+  env -u PYTHONDONTWRITEBYTECODE PYTHONPATH="$newest_torch_folder" "$peers_folder/bin/python" -c 'import torch' > "$log" 2>&1 ||
+    die "what is installed in $newest_torch_folder can't be imported (log: $log): $(tail -n 1 "$log")"
+  wheel_stamp "$newest_torch_list" > "$newest_torch_folder/.complete"
+  rm -f "$log"
 }
 
 # The sources of tools/deps/sources.txt, by apt and without root.
