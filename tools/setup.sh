@@ -2,10 +2,7 @@
 # Does nothing, in a fraction of a second, when everything is installed.
 
 deps_folder=${MUSTER_DEPS_FOLDER:-$PWD/.deps}
-libtorch_list=${MUSTER_LIBTORCH_LIST:-tools/deps/libtorch.txt}
-libtorch_folder="$deps_folder/libtorch-2.11.0"
-newest_libtorch_list=tools/deps/libtorch-newest.txt
-newest_libtorch_folder="$deps_folder/libtorch-2.15.0"
+libtorch_versions=tools/deps/libtorch-versions.txt
 cuda_list=${MUSTER_CUDA_LIST:-tools/deps/cuda.txt}
 cuda_folder="$deps_folder/cuda"
 nvcc_list=${MUSTER_NVCC_LIST:-tools/deps/nvcc.txt}
@@ -158,21 +155,45 @@ unpack_wheels() {  # list, folder, MiB, what, patterns inside the wheels...
   rm -rf "$staging"
 }
 
+# tools/deps/libtorch-versions.txt says which LibTorch a kind of build takes: default, cuda or worker.
+versions_of() {  # kind
+  sed -n "s/^$1 //p" "$libtorch_versions"
+}
+
+libtorch_list_of() {  # version, 2.11
+  printf %s "tools/deps/libtorch-$1.txt"
+}
+
+libtorch_in() {  # list
+  printf '%s/libtorch-%s' "$deps_folder" "$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$1")"
+}
+
+# The list of the LibTorch that a build of the preset takes, unless MUSTER_LIBTORCH names a folder.
+libtorch_list_for() {  # preset
+  if [ "$1" = cuda ]; then libtorch_list_of "$(versions_of cuda)"; else printf %s "${MUSTER_LIBTORCH_LIST:-$(libtorch_list_of "$(versions_of default)")}"; fi
+}
+
+libtorch_for() {  # preset
+  printf %s "$(libtorch_in "$(libtorch_list_for "$1")")/torch"
+}
+
 # LibTorch keeps the layout of its wheel (torch/ next to nvidia/), so that its own RPATH finds the CUDA runtime
 # libraries.
-setup_libtorch() {
+setup_libtorch() {  # preset
   if [ -n "${MUSTER_LIBTORCH:-}" ]; then
     [ -e "$MUSTER_LIBTORCH/lib/libtorch_cpu.so" ] ||
       die "MUSTER_LIBTORCH=$MUSTER_LIBTORCH: no lib/libtorch_cpu.so there; want the folder that holds include/ and lib/"
     return 0
   fi
-  install_libtorch "$libtorch_list" "$libtorch_folder"
+  install_libtorch "$(libtorch_list_for "$1")"
 }
 
-install_libtorch() {  # list, folder
-  is_complete "$1" "$2" && return 0
-  confirm "setup: will download LibTorch ${2##*-} (530 MB) from PyPI and unpack it into $2"
-  unpack_wheels "$1" "$2" 2600 "LibTorch" 'torch/include/*' 'torch/lib/*' 'nvidia/*/lib/*' '*.dist-info/licenses/*'
+install_libtorch() {  # list
+  local folder
+  folder=$(libtorch_in "$1")
+  is_complete "$1" "$folder" && return 0
+  confirm "setup: will download LibTorch ${folder##*-} (530 MB) from PyPI and unpack it into $folder"
+  unpack_wheels "$1" "$folder" 2600 "LibTorch" 'torch/include/*' 'torch/lib/*' 'nvidia/*/lib/*' '*.dist-info/licenses/*'
 }
 
 # CUDA headers to compile with, and the libraries that LibTorch's CUDA side links. So programs of a CUDA build start on
@@ -190,6 +211,7 @@ install_cuda() {
 }
 
 setup_cuda() {
+  setup_libtorch cuda
   has_cuda || { agree_on_cuda; install_cuda; }
   is_complete "$nvcc_list" "$nvcc_folder" && return 0
   confirm "setup: will download CUDA's compiler (100 MB) from PyPI and unpack it into $nvcc_folder"
@@ -358,9 +380,9 @@ setup_sources() {
   rm -rf "$staging" "$log"
 }
 
-setup() {
+setup() {  # preset
   [ -r /etc/debian_version ] || [ "$assume_yes" = yes ] || say "setup: this is no Debian; packages may have other names"
   setup_packages
-  setup_libtorch
+  setup_libtorch "${1:-default}"
   setup_crates
 }
