@@ -1,6 +1,6 @@
 """What bench/engine.cpp measures, of plain PyTorch and FSDP2: steps of the same decoder.
 
-Usage: engine_peer.py with the options of engine_bench. Needs PyTorch 2.6 or newer and nothing else.
+Usage: engine_peer.py with the options of engine_bench. Needs PyTorch 2.6 or newer and nothing else; --compile on CPUs also a C++ compiler.
 --strategy: full_shard and shard_grad_op are FSDP2's reshard_after_forward, hybrid_shard is FSDP2 on a mesh of pairs, and
 no_shard is DistributedDataParallel. Rank 0 prints one JSON line; what PyTorch does not tell is null there.
 """

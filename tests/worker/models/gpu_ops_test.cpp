@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/expected_gpus.h"
 #include "tests/worker/packed_rows.h"
 #include "worker/models/fused_ops.h"
 #include "worker/models/head_loss.h"
@@ -25,7 +26,7 @@ using ::testing::Le;
 class GpuOps : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no GPU on this machine";
+    MUSTER_NEED_GPUS(1, c10::cuda::device_count());
     at::manual_seed(5);
   }
 };
