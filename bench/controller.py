@@ -36,9 +36,11 @@ max_rank_silent = 1000
 
 
 class Controller:
-    def __init__(self, binaries):
+    """`parent`: where its folder is made, which has the checkpoints of its jobs; None: in TMPDIR."""
+
+    def __init__(self, binaries, parent=None):
         self.binaries = binaries
-        self.temporary = tempfile.TemporaryDirectory(prefix="muster-bench-", ignore_cleanup_errors=True)
+        self.temporary = tempfile.TemporaryDirectory(prefix="muster-bench-", dir=parent, ignore_cleanup_errors=True)
         self.folder = pathlib.Path(self.temporary.name)
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")}
 

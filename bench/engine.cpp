@@ -4,10 +4,11 @@
 // Usage: engine_bench [--dim N] [--layers N] [--heads N] [--kv-heads N] [--intermediate N] [--vocab N] [--seq N]
 //   [--batch N] [--steps N] [--warm-up N] [--world-size N] [--dtype fp32|bf16] [--strategy NAME] [--device cpu|cuda]
 //   [--transport shared_memory|sockets]
-//   [--moments fp32|bf16|int8] [--checkpointing] [--plain] [--cuda-graph]
+//   [--moments fp32|bf16|int8] [--checkpointing] [--keep linear|attention|both] [--document N] [--plain] [--cuda-graph]
 // --batch counts the sequences of a rank. A step is forward, backward and AdamW on one batch. Rank 0 prints one JSON
 // line. step_ms is the median step on the CPU. On CUDA it is the mean step between two synchronisations of the device.
 // update_ms is the median of AdamW's part of a step, on the CPU and with the engine alone.
+// --keep: results that --checkpointing keeps of a layer. --document: each row is packed documents of N tokens.
 // --cuda-graph: each step is a replay of one CUDA graph.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -21,6 +22,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -47,8 +49,10 @@ constexpr double kRate = 3e-4, kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-8, kDecay 
 
 struct Options {
   std::int64_t dim = 256, layers = 8, heads = 4, kv_heads = 0, intermediate = 0, vocab = 1024;
+  std::int64_t document = 0;  // 0: a row is one text
   std::int64_t seq = 128, batch = 2, steps = 10, warm_up = 3, world_size = 1;
   std::string dtype = "fp32", strategy = "full_shard", device = "cpu", transport = "shared_memory", moments = "fp32";
+  std::string keep = "none";
   bool checkpointing = false, plain = false, cuda_graph = false;
 };
 
@@ -64,22 +68,14 @@ T choose(const std::string& what, const std::string& name, const std::vector<std
 
 Options parse(int count, char** arguments) {
   Options o;
-  const std::vector<std::pair<std::string, std::int64_t*>> numbers = {{"--dim", &o.dim},
-                                                                      {"--layers", &o.layers},
-                                                                      {"--heads", &o.heads},
-                                                                      {"--kv-heads", &o.kv_heads},
-                                                                      {"--seq", &o.seq},
-                                                                      {"--vocab", &o.vocab},
-                                                                      {"--batch", &o.batch},
-                                                                      {"--intermediate", &o.intermediate},
-                                                                      {"--steps", &o.steps},
-                                                                      {"--warm-up", &o.warm_up},
-                                                                      {"--world-size", &o.world_size}};
-  const std::vector<std::pair<std::string, std::string*>> words = {{"--dtype", &o.dtype},
-                                                                   {"--strategy", &o.strategy},
-                                                                   {"--device", &o.device},
-                                                                   {"--transport", &o.transport},
-                                                                   {"--moments", &o.moments}};
+  const std::vector<std::pair<std::string, std::int64_t*>> numbers = {
+      {"--dim", &o.dim},           {"--layers", &o.layers},     {"--heads", &o.heads},
+      {"--kv-heads", &o.kv_heads}, {"--seq", &o.seq},           {"--vocab", &o.vocab},
+      {"--batch", &o.batch},       {"--document", &o.document}, {"--intermediate", &o.intermediate},
+      {"--steps", &o.steps},       {"--warm-up", &o.warm_up},   {"--world-size", &o.world_size}};
+  const std::vector<std::pair<std::string, std::string*>> words = {
+      {"--dtype", &o.dtype},         {"--strategy", &o.strategy}, {"--device", &o.device},
+      {"--transport", &o.transport}, {"--moments", &o.moments},   {"--keep", &o.keep}};
   const std::vector<std::pair<std::string, bool*>> switches = {
       {"--checkpointing", &o.checkpointing}, {"--plain", &o.plain}, {"--cuda-graph", &o.cuda_graph}};
   const auto find = [](const auto& list, const std::string& name) {
@@ -101,9 +97,11 @@ Options parse(int count, char** arguments) {
   }
   if (o.kv_heads == 0) o.kv_heads = o.heads;
   if (o.intermediate == 0) o.intermediate = (o.dim * 8 / 3 + 31) / 32 * 32;
+  if (o.document > 0 && o.seq % o.document != 0)
+    throw std::invalid_argument("--document wants a divisor of --seq " + std::to_string(o.seq));
   if (o.plain && o.world_size != 1) throw std::invalid_argument("--plain wants --world-size 1");
-  if (o.cuda_graph && (o.plain || o.device != "cuda"))
-    throw std::invalid_argument("--cuda-graph wants --device cuda, and no --plain");
+  if (o.cuda_graph && (o.plain || o.document > 0 || o.device != "cuda"))
+    throw std::invalid_argument("--cuda-graph wants --device cuda, and neither --plain nor --document");
   if (o.cuda_graph && o.warm_up <= fsdp::StepGraph::kWarmUp)
     throw std::invalid_argument("--cuda-graph wants --warm-up " + std::to_string(fsdp::StepGraph::kWarmUp + 1) +
                                 " or more: the graph is recorded in that step");
@@ -121,6 +119,15 @@ spec::Llama sizes(const Options& o) {
   sizes.max_position_embeddings = o.seq;
   sizes.tie_word_embeddings = false;
   return sizes;
+}
+
+/// The results of a layer that --checkpointing keeps.
+fsdp::RecomputeOptions kept_by(const Options& o) {
+  using Names = std::set<std::string, std::less<>>;
+  const std::string linear(worker::kLinear), attention(worker::kAttention);
+  return {.keep = choose<Names>(
+              "--keep", o.keep,
+              {{"none", {}}, {"linear", {linear}}, {"attention", {attention}}, {"both", {linear, attention}}})};
 }
 
 std::vector<fsdp::MeshAxis> axes_of(const Options& o) {
@@ -143,8 +150,8 @@ class Trainee {
   virtual std::vector<double> updates_ms() const { return {}; }
   virtual std::int64_t state_bytes() const { return 0; }
   /// Forward, backward and update. Returns the loss.
-  virtual at::Tensor step(const at::Tensor& ids, const at::Tensor& targets) {
-    const at::Tensor loss = model().loss(ids, targets) / targets.numel();
+  virtual at::Tensor step(const worker::Rows& rows, const at::Tensor& targets) {
+    const at::Tensor loss = model().loss(rows, targets) / targets.numel();
     loss.backward();
     update();
     return loss;
@@ -170,7 +177,7 @@ class ShardedTrainee : public Trainee {
     if (moments == fsdp::Moments::kInt8) options.alignment = fsdp::kQuantisedBlock;
     for (const auto& layer : model_->blocks()) {
       layer->wrapper = worker::wrapper_of(sharded_.fully_shard(layer, options));
-      if (o.checkpointing) layer->wrapper = worker::nested(layer->wrapper, worker::recomputing(*layer));
+      if (o.checkpointing) layer->wrapper = worker::nested(layer->wrapper, worker::recomputing(*layer, kept_by(o)));
     }
     options.reshard_after_forward = false;
     model_->wrapper = worker::wrapper_of(sharded_.fully_shard(model_, options));
@@ -204,9 +211,9 @@ class ShardedTrainee : public Trainee {
   }
   std::vector<double> updates_ms() const override { return updates_ms_; }
   std::int64_t state_bytes() const override { return optimizer_->state_bytes(); }
-  at::Tensor step(const at::Tensor& ids, const at::Tensor& targets) override {
-    if (!graph_) return Trainee::step(ids, targets);
-    const auto& in = graph_->inputs({ids, targets});
+  at::Tensor step(const worker::Rows& rows, const at::Tensor& targets) override {
+    if (!graph_) return Trainee::step(rows, targets);
+    const auto& in = graph_->inputs({rows.ids, targets});
     return graph_->run([&] { return std::vector<at::Tensor>{Trainee::step(in[0], in[1])}; })[0];
   }
 
@@ -233,7 +240,7 @@ class PlainTrainee : public Trainee {
       model_->to(at::kBFloat16);
     }
     if (o.checkpointing) {
-      for (const auto& layer : model_->blocks()) layer->wrapper = worker::recomputing(*layer);
+      for (const auto& layer : model_->blocks()) layer->wrapper = worker::recomputing(*layer, kept_by(o));
     }
     for (const auto& master : masters_) {
       averages_.push_back(at::zeros_like(master));
@@ -335,11 +342,18 @@ class Steps {
   Steps(const Options& o, Trainee& trainee, c10::Device device, int rank) : trainee_(trainee), device_(device) {
     at::manual_seed(static_cast<std::uint64_t>(100 + rank));
     const at::Tensor tokens = at::randint(o.vocab, {o.batch, o.seq + 1}, at::kLong);
-    ids_ = tokens.narrow(1, 0, o.seq).contiguous().to(device);
+    rows_.ids = tokens.narrow(1, 0, o.seq).contiguous().to(device);
+    if (o.document > 0) {
+      const std::vector<std::int64_t> lengths(static_cast<std::size_t>(o.batch * o.seq / o.document), o.document);
+      const at::Tensor starts =
+          at::arange(0, o.batch * o.seq + 1, o.document, at::TensorOptions(at::kInt).device(device));
+      rows_.documents = std::make_shared<const worker::Documents>(worker::Documents{lengths, starts});
+      rows_.positions = at::arange(o.document).repeat({o.batch, o.seq / o.document}).to(device);
+    }
     targets_ = tokens.narrow(1, 1, o.seq).contiguous().to(device);
   }
 
-  void run_one() { loss_ = trainee_.step(ids_, targets_); }
+  void run_one() { loss_ = trainee_.step(rows_, targets_); }
 
   /// Milliseconds of a step.
   double run(std::int64_t steps) {
@@ -364,7 +378,8 @@ class Steps {
  private:
   Trainee& trainee_;
   c10::Device device_;
-  at::Tensor ids_, targets_, loss_;
+  worker::Rows rows_{at::Tensor()};
+  at::Tensor targets_, loss_;
 };
 
 void train(const Options& o, const ForkedRank& place, double started) {

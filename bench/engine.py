@@ -14,26 +14,54 @@ HERE = pathlib.Path(__file__).resolve().parent
 WIDTHS = (256, 512, 1024)
 # Units so small that arithmetic hardly counts.
 SMALL = ["--layers", "64", "--dim", "32", "--heads", "2", "--vocab", "64", "--seq", "16", "--batch", "1"]
+# The newest PyTorch, for the PYTHONPATH of python().
+NEWEST_TORCH = HERE.parent / ".deps" / "peers-torch-newest"
+PEERS = HERE.parent / ".deps" / "peers" / "bin" / "python"
+
+
+def peer_python():
+    """The Python with PyTorch; None: there is none."""
+    return shutil.which(os.environ.get("MUSTER_PEER_PYTHON") or str(PEERS))
 
 
 def python():
-    found = shutil.which(os.environ.get("MUSTER_PEER_PYTHON") or HERE.parent / ".deps" / "peers" / "bin" / "python")
+    found = peer_python()
     if not found:
         sys.exit("bench: engine wants a Python with PyTorch: run ./dev setup --peers, or set MUSTER_PEER_PYTHON")
     return found
+
+
+def newest_torch():
+    """The folder with the newest PyTorch; None: ./dev setup --newest-torch has not installed it."""
+    folder = pathlib.Path(os.environ.get("MUSTER_NEWEST_TORCH") or NEWEST_TORCH)
+    return folder if (folder / ".complete").exists() else None
+
+
+def version_of_torch(folder=None):
+    """The version that python() imports, with this folder before its own packages."""
+    ask = [python(), "-c", "import importlib.metadata as m; print(m.version('torch').split('+')[0])"]
+    return subprocess.run(ask, env=before_packages(folder), stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
+def before_packages(folder):
+    """The environment of a Python that finds this folder first; None: its own packages alone."""
+    return {**os.environ, **({"PYTHONPATH": str(folder)} if folder else {})}
 
 
 class Programs:
     """Every rank has one thread."""
 
     def __init__(self, binaries, quick):
-        self.commands = {"muster": [binaries / "engine_bench"], "pytorch": [python(), "-B", HERE / "engine_peer.py"]}
+        peer = [python(), "-B", HERE / "engine_peer.py"]
+        self.commands = {"muster": [binaries / "engine_bench"], "pytorch": peer, "newest pytorch": peer}
+        self.folders = {"newest pytorch": newest_torch()}
         self.quick = quick
 
     def run(self, program, *options):
         counts = ["--steps", "3", "--warm-up", "2"] if self.quick else ["--steps", "10", "--warm-up", "3"]
         command = [*self.commands[program], *counts, *options]  # the last of equal options counts
-        done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=True)
+        environment = {**before_packages(self.folders.get(program)), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         return json.loads(done.stdout.splitlines()[-1])
 
     def rounds(self, runs, rounds, fewer=None):
@@ -70,6 +98,28 @@ def pairs(programs, options, rounds):
     runs = {f"{program} {ranks}": (program, "--world-size", str(ranks), *options) for program in ("muster", "pytorch") for ranks in (1, 2)}
     runs["sockets 2"] = ("muster", "--world-size", "2", "--transport", "sockets", *options)
     return programs.rounds(runs, rounds)
+
+
+def versions(programs, width):
+    """Steps at two ranks under FSDP2 of the pinned PyTorch and of the newest one, each also compiled as torchtitan does it."""
+    options = ["--world-size", "2", *width_options(width)]
+    runs = {"muster": ("muster", *options)}
+    for program in ("pytorch", "newest pytorch") if newest_torch() else ("pytorch",):
+        runs |= {program: (program, *options), f"{program} compiled": (program, "--compile", *options)}
+    return programs.rounds(runs, 5)
+
+
+def version_rows(all_of):
+    """A row for each program: its step and how many times as long as muster's of the same round, by width."""
+    torch = {"pytorch": version_of_torch()} | ({"newest pytorch": version_of_torch(newest_torch())} if newest_torch() else {})
+    for name in next(iter(all_of.values())):
+        program = name.removesuffix(" compiled")
+        what = "muster, shared memory" if name == "muster" else f"FSDP2{' compiled' if name != program else ''}, torch {torch[program]}"
+        cells = [cell for of in all_of.values() for cell in (f"{middle(of[name], 'step_ms'):.1f} ms", f"{ratio(of[name], of['muster']):.2f}")]
+        yield f"| {what} | {' | '.join(cells)} |"
+    if not newest_torch():
+        yield ""
+        yield "The newest PyTorch was not installed; `./dev setup --newest-torch` installs it."
 
 
 def speed_row(what, of):
@@ -126,6 +176,7 @@ def measure(binaries, quick):
     update = updates(programs)
     wide = {width: pairs(programs, width_options(width), 5 if width < 1024 else 3) for width in WIDTHS}
     small = pairs(programs, SMALL, 5)
+    by_version = {width: versions(programs, width) for width in WIDTHS[:2]}
     one = {width: alone(programs, width) for width in WIDTHS[:2]}
     fused = {width: compiled(programs, width) for width in WIDTHS}
     first = {name: middle(wide[256][name], "start_to_first_step_s") for name in ("muster 2", "pytorch 2", "pytorch 1")}
@@ -145,6 +196,11 @@ def measure(binaries, quick):
         "Memory of rank 0, and page faults in the timed steps:", "",
         "| model | muster, tensors | muster, resident | FSDP2, resident | muster, faults | FSDP2, faults |", "|---|---|---|---|---|---|",
         *(memory_row(f"8 layers of width {width}", of) for width, of in wide.items()), "",
+        "## Two ranks: FSDP2 by its version, also compiled", "",
+        "The newest PyTorch stands beside the pinned one. \"Compiled\" is `torch.compile(layer, fullgraph=True)`, as torchtitan does it;",
+        "compiling is no part of a step. The ratio is to muster's step of the same round.", "",
+        f"| two ranks | {' | '.join(f'width {width} | / muster' for width in by_version)} |", f"|---|{'---|---|' * len(by_version)}",
+        *version_rows(by_version), "",
         "## One rank: the engine beside unsharded models", "",
         "| width | muster | plain LibTorch | muster / LibTorch | plain PyTorch | muster / PyTorch |", "|---|---|---|---|---|---|",
         *(alone_row(width, of) for width, of in one.items()), "",

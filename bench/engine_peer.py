@@ -1,6 +1,6 @@
 """What bench/engine.cpp measures, of plain PyTorch and FSDP2: steps of the same decoder.
 
-Usage: engine_peer.py with the options of engine_bench. Needs PyTorch 2.6 or newer and nothing else.
+Usage: engine_peer.py with the options of engine_bench. Needs PyTorch 2.6 or newer and nothing else; --compile on CPUs also a C++ compiler.
 --strategy: full_shard and shard_grad_op are FSDP2's reshard_after_forward, hybrid_shard is FSDP2 on a mesh of pairs, and
 no_shard is DistributedDataParallel. Rank 0 prints one JSON line; what PyTorch does not tell is null there.
 """
@@ -38,11 +38,20 @@ def apply_rope(x, cos, sin):
     return x * cos + torch.cat((-second, first), -1) * sin
 
 
+def mask_of_documents(o):
+    """What tokens of packed documents see, as transformers gives it to SDPA: bool [1, 1, seq, seq]. None: a row is one text."""
+    if not o.document:
+        return None
+    number = torch.arange(o.seq, device=o.device) // o.document
+    return (number[:, None] == number[None, :]).tril()[None, None]
+
+
 class Layer(nn.Module):
     def __init__(self, o):
         super().__init__()
         self.heads, self.kv_heads, self.size = o.heads, o.kv_heads, o.dim // o.heads
         self.checkpointing = o.checkpointing
+        self.mask = mask_of_documents(o)
         self.q_proj = nn.Linear(o.dim, o.heads * self.size, bias=False)
         self.k_proj = nn.Linear(o.dim, o.kv_heads * self.size, bias=False)
         self.v_proj = nn.Linear(o.dim, o.kv_heads * self.size, bias=False)
@@ -62,7 +71,8 @@ class Layer(nn.Module):
         q = apply_rope(split(self.q_proj(x), self.heads), cos, sin)
         k = apply_rope(split(self.k_proj(x), self.kv_heads), cos, sin)
         v = split(self.v_proj(x), self.kv_heads)
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.kv_heads != self.heads)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask, is_causal=self.mask is None,
+                                             enable_gqa=self.kv_heads != self.heads)
         return self.o_proj(out.transpose(1, 2).reshape(batch, positions, self.heads * self.size))
 
     def compute(self, x, cos, sin):
@@ -79,7 +89,7 @@ class Layer(nn.Module):
 class Decoder(nn.Module):
     def __init__(self, o):
         super().__init__()
-        self.size = o.dim // o.heads
+        self.size, self.document = o.dim // o.heads, o.document
         self.embed_tokens = nn.Embedding(o.vocab, o.dim)
         self.layers = nn.ModuleList(Layer(o) for _ in range(o.layers))
         self.norm = RmsNorm(o.dim)
@@ -89,8 +99,9 @@ class Decoder(nn.Module):
     def tables(self, positions, dtype, device):
         """Computed once, as the model has one length."""
         if self.rope is None:
+            place = torch.arange(positions, device=device) % (self.document or positions)
             frequency = 1.0 / 10000.0 ** (torch.arange(0, self.size, 2, device=device) / self.size)
-            half = torch.outer(torch.arange(positions, device=device).float(), frequency)
+            half = torch.outer(place.float(), frequency)
             angle = torch.cat((half, half), -1)
             self.rope = angle.cos().to(dtype), angle.sin().to(dtype)
         return self.rope
@@ -258,7 +269,7 @@ def train(rank, o, store, started):
 def parse():
     parser = argparse.ArgumentParser(description="Steps of a decoder under PyTorch and FSDP2.")
     for name, value in [("dim", 256), ("layers", 8), ("heads", 4), ("kv-heads", 0), ("intermediate", 0), ("vocab", 1024),
-                        ("seq", 128), ("batch", 2), ("steps", 10), ("warm-up", 3), ("world-size", 1)]:
+                        ("seq", 128), ("document", 0), ("batch", 2), ("steps", 10), ("warm-up", 3), ("world-size", 1)]:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--strategy", choices=STRATEGIES, default="full_shard")

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import statistics
@@ -51,6 +52,9 @@ CHESS = ["--from", "chess", "--count", "2000", "--notation", "san"]
 LLAMA = {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 256,
          "rms_norm_eps": 1e-5}
 PACKED = {"sequence_length": 256, "packing": "documents"}
+# How the base of LoRA is kept: the value of train.quantize_base, and the title of a row.
+FORMATS = {"none": "bf16", "int8": "int8", "nf4": "nf4"}
+KEPT = re.compile(r"tensors: parameters ([\d.]+) MiB.*? pool ([\d.]+) MiB")
 RECIPES = {
     "llama": Recipe("causal_lm, Llama", "causal_lm", "llama", CHESS, LLAMA, PACKED, {"batch_size": 16},
                     ("4 layers of width 256", "16 rows of 256 tokens, packed documents", "games of chess")),
@@ -96,6 +100,14 @@ A run has 3 steps to warm up and 7 that count. A side's speed in a run is the to
 median time. Numbers are medians over the runs, and ratios are medians over the rounds.
 
 {table}
+
+### Adapters beside a quantised base
+
+The same Llama with LoRA, in bf16: `train.quantize_base` keeps and gathers the weights of the layers in fewer bits. muster alone runs
+here, the three formats in turns, with the same rounds and steps as above. Kept is what a rank has of parameters between steps,
+the fp32 adapters included, and the pool is what it has for gathered ones and for gradients. Sent is what a rank sends in a step.
+
+{formats}
 
 All of it took {minutes:.1f} minutes. `python3 bench/recipes.py --bin build/dev/bin --only NAME` measures one recipe, and `--json FILE`
 writes all numbers. The Python with PyTorch and transformers is that of `./dev setup --peers`, or `MUSTER_PEER_PYTHON`.
@@ -193,7 +205,8 @@ def told_by_muster(folder, name):
         raise Failed(f"{name}: steps of {counted:.0f} ms took {clock:.0f} ms")
     return {"step_ms": [step["step_ms"] for step in steps], "loss": [step["loss"] for step in steps],
             "tokens": [step.get("tokens_per_s", 0) * step["step_ms"] / 1e3 for step in steps],
-            "tensor_peak": max(step["tensor_peak_bytes"] for step in steps), "data_wait_ms": [step["data_wait_ms"] for step in steps]}
+            "tensor_peak": max(step["tensor_peak_bytes"] for step in steps), "sent": steps[-1]["bytes_communicated"],
+            "data_wait_ms": [step["data_wait_ms"] for step in steps]}
 
 
 def told_by_peer(folder, name):
@@ -276,6 +289,26 @@ class Bench:
         self.check(name, recipe, out, results["muster"][0], results["fsdp2"][0])
         return out
 
+    def compare_formats(self):
+        """LoRA of muster alone, in turns with its base in each format."""
+        recipe = RECIPES["lora"]
+        file = self.set_up("formats", dataclasses.replace(recipe, train={**recipe.train, "precision": "bf16"}))
+        run = json.loads(file.read_text())
+        results = {kept: [] for kept in FORMATS}
+        for number in range(self.rounds):
+            for kept in sorted(results, reverse=number % 2 == 0):
+                own = file.parent / kept / "run.json"
+                own.parent.mkdir(exist_ok=True)
+                own.write_text(json.dumps({**run, "train": {**run["train"], "quantize_base": kept}}))
+                one = self.run("muster", own, number)
+                log = (own.parent / f"muster-{number}.0.out").read_text()
+                if (said := KEPT.search(log)) is None:
+                    raise Failed(f"formats: the log of rank 0 does not say what it keeps\n{log[-3000:]}")
+                results[kept].append({"step_ms": statistics.median(one["step_ms"][self.warm_up:]), "tensors_mib": one["tensor_peak"] / 2**20,
+                                      "kept_mib": float(said[1]), "pool_mib": float(said[2]), "sent_mib": one["sent"] / 2**20,
+                                      "loss": one["loss"][-1]})
+        return {kept: {name: statistics.median(one[name] for one in of) for name in of[0]} for kept, of in results.items()}
+
     @staticmethod
     def check(name, recipe, out, ours, peer):
         """The same batches and first weights give the same losses. Crops of images are drawn by either side for itself."""
@@ -313,6 +346,13 @@ def table(found):
         "with PyTorch and transformers."])
 
 
+def formats_table(found):
+    return "\n".join([
+        "| base in | step | kept | pool | sent in a step | tensors at the peak | loss of the last step |", "|---|---|---|---|---|---|---|",
+        *(f"| {FORMATS[kept]} | {of['step_ms']:.0f} ms | {of['kept_mib']:.1f} MiB | {of['pool_mib']:.1f} MiB | {of['sent_mib']:.1f} MiB | "
+          f"{of['tensors_mib']:.0f} MiB | {of['loss']:.4f} |" for kept, of in found["formats"].items())])
+
+
 def compare_all(binaries, rounds, quick, only=None):
     """The numbers of all recipes, or of one, and how often each was compared."""
     begun = time.monotonic()
@@ -323,6 +363,8 @@ def compare_all(binaries, rounds, quick, only=None):
             if only in (None, name):
                 found["recipes"].append(bench.compare(name, recipe))
                 print(json.dumps(found["recipes"][-1]), file=sys.stderr, flush=True)
+        if only in (None, "formats"):
+            found["formats"] = bench.compare_formats()
     return {**found, "rounds": bench.rounds, "seconds": time.monotonic() - begun}
 
 
@@ -340,11 +382,13 @@ def learned():
 def measure(binaries, quick):
     found = compare_all(binaries, ROUNDS, quick)
     apart = {of["recipe"]: of["loss_difference"] for of in found["recipes"] if "loss_difference" in of}
-    text = TEXT.format(learned=learned(), table=table(found), rounds=found["rounds"], minutes=found["seconds"] / 60, trainings=data_table(),
-                       most=max(apart.values()), furthest=max(apart, key=apart.get))
+    text = TEXT.format(learned=learned(), table=table(found), formats=formats_table(found), rounds=found["rounds"],
+                       minutes=found["seconds"] / 60, trainings=data_table(), most=max(apart.values()), furthest=max(apart, key=apart.get))
     promises = [promise for of in found["recipes"] for promise in (
         Promise(f"recipes: {of['recipe']}: speed / FSDP2's", of["speed_ratio"], at_least=1),
         Promise(f"recipes: {of['recipe']}: resident memory / FSDP2's", of["memory_ratio"], at_most=0.6))]
+    promises.append(Promise("recipes: LoRA in nf4: sent in a step / in bf16",
+                            found["formats"]["nf4"]["sent_mib"] / found["formats"]["none"]["sent_mib"], at_most=0.5))
     return text, promises
 
 
@@ -352,7 +396,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", required=True, type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="one round of few steps")
-    parser.add_argument("--only", choices=sorted(RECIPES))
+    parser.add_argument("--only", choices=sorted([*RECIPES, "formats"]))
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="pairs of runs of each recipe")
     parser.add_argument("--json", type=pathlib.Path, help="also write the numbers there")
     options = parser.parse_args()
@@ -362,7 +406,7 @@ def main():
     except (Failed, subprocess.CalledProcessError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    print(table(found))
+    print(table(found) if found["recipes"] else formats_table(found))
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
     return 0

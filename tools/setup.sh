@@ -2,10 +2,7 @@
 # Does nothing, in a fraction of a second, when everything is installed.
 
 deps_folder=${MUSTER_DEPS_FOLDER:-$PWD/.deps}
-libtorch_list=${MUSTER_LIBTORCH_LIST:-tools/deps/libtorch.txt}
-libtorch_folder="$deps_folder/libtorch-2.11.0"
-newest_libtorch_list=tools/deps/libtorch-newest.txt
-newest_libtorch_folder="$deps_folder/libtorch-2.15.0"
+libtorch_versions=tools/deps/libtorch-versions.txt
 cuda_list=${MUSTER_CUDA_LIST:-tools/deps/cuda.txt}
 cuda_folder="$deps_folder/cuda"
 nvcc_list=${MUSTER_NVCC_LIST:-tools/deps/nvcc.txt}
@@ -16,6 +13,8 @@ peers_folder="$deps_folder/peers"
 newest_peers_list=${MUSTER_NEWEST_PEERS_LIST:-${MUSTER_PEERS_LIST:+none}}
 newest_peers_list=${newest_peers_list:-tools/deps/peers-newest.txt}
 newest_peers_folder="$deps_folder/peers-newest"
+newest_torch_list=${MUSTER_NEWEST_TORCH_LIST:-tools/deps/peers-torch-newest.txt}
+newest_torch_folder="$deps_folder/peers-torch-newest"
 crates_lock=data/tokenizers/crate/Cargo.lock
 crates_folder="$deps_folder/crates"
 cargo_needed=1.85  # rust-version in Cargo.toml beside the lock file
@@ -156,21 +155,45 @@ unpack_wheels() {  # list, folder, MiB, what, patterns inside the wheels...
   rm -rf "$staging"
 }
 
+# tools/deps/libtorch-versions.txt says which LibTorch a kind of build takes: default, cuda or worker.
+versions_of() {  # kind
+  sed -n "s/^$1 //p" "$libtorch_versions"
+}
+
+libtorch_list_of() {  # version, 2.11
+  printf %s "tools/deps/libtorch-$1.txt"
+}
+
+libtorch_in() {  # list
+  printf '%s/libtorch-%s' "$deps_folder" "$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$1")"
+}
+
+# The list of the LibTorch that a build of the preset takes, unless MUSTER_LIBTORCH names a folder.
+libtorch_list_for() {  # preset
+  if [ "$1" = cuda ]; then libtorch_list_of "$(versions_of cuda)"; else printf %s "${MUSTER_LIBTORCH_LIST:-$(libtorch_list_of "$(versions_of default)")}"; fi
+}
+
+libtorch_for() {  # preset
+  printf %s "$(libtorch_in "$(libtorch_list_for "$1")")/torch"
+}
+
 # LibTorch keeps the layout of its wheel (torch/ next to nvidia/), so that its own RPATH finds the CUDA runtime
 # libraries.
-setup_libtorch() {
+setup_libtorch() {  # preset
   if [ -n "${MUSTER_LIBTORCH:-}" ]; then
     [ -e "$MUSTER_LIBTORCH/lib/libtorch_cpu.so" ] ||
       die "MUSTER_LIBTORCH=$MUSTER_LIBTORCH: no lib/libtorch_cpu.so there; want the folder that holds include/ and lib/"
     return 0
   fi
-  install_libtorch "$libtorch_list" "$libtorch_folder"
+  install_libtorch "$(libtorch_list_for "$1")"
 }
 
-install_libtorch() {  # list, folder
-  is_complete "$1" "$2" && return 0
-  confirm "setup: will download LibTorch ${2##*-} (530 MB) from PyPI and unpack it into $2"
-  unpack_wheels "$1" "$2" 2600 "LibTorch" 'torch/include/*' 'torch/lib/*' 'nvidia/*/lib/*' '*.dist-info/licenses/*'
+install_libtorch() {  # list
+  local folder
+  folder=$(libtorch_in "$1")
+  is_complete "$1" "$folder" && return 0
+  confirm "setup: will download LibTorch ${folder##*-} (530 MB) from PyPI and unpack it into $folder"
+  unpack_wheels "$1" "$folder" 2600 "LibTorch" 'torch/include/*' 'torch/lib/*' 'nvidia/*/lib/*' '*.dist-info/licenses/*'
 }
 
 # CUDA headers to compile with, and the libraries that LibTorch's CUDA side links. So programs of a CUDA build start on
@@ -188,6 +211,7 @@ install_cuda() {
 }
 
 setup_cuda() {
+  setup_libtorch cuda
   has_cuda || { agree_on_cuda; install_cuda; }
   is_complete "$nvcc_list" "$nvcc_folder" && return 0
   confirm "setup: will download CUDA's compiler (100 MB) from PyPI and unpack it into $nvcc_folder"
@@ -246,7 +270,7 @@ agree_on_peers() {
     confirm "setup: will download the newest transformers (30 MB) from PyPI and install it into $newest_peers_folder"
     return 0
   fi
-  confirm "setup: will download PyTorch 2.11.0 and transformers (560 MB) from PyPI and install them into $peers_folder"
+  confirm "setup: will download PyTorch 2.11.0 and transformers (600 MB) from PyPI and install them into $peers_folder"
 }
 
 install_peers() {
@@ -305,6 +329,33 @@ setup_peers() {
   install_peers
 }
 
+# The newest PyTorch, in a folder that benchmarks put before the packages of peers.txt. It looks for CUDA's libraries next to
+# itself, so links to those of cuda.txt lie beside its own.
+setup_newest_torch() {
+  is_complete "$newest_torch_list" "$newest_torch_folder" && return 0
+  setup_peers
+  confirm "setup: will download the newest PyTorch (940 MB) from PyPI and install it into $newest_torch_folder"
+  need_space "$deps_folder" 3000 "the newest PyTorch"
+  local log file link
+  log=$(mktemp)
+  rm -rf "$newest_torch_folder"
+  if ! "$peers_folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
+    --only-binary :all: --target "$newest_torch_folder" -r "$newest_torch_list" > "$log" 2>&1; then
+    rm -rf "$newest_torch_folder"
+    die "installing $newest_torch_list failed (log: $log): $(grep -m1 -iE 'do not match|no space left|no matching|hash' "$log" || tail -n 1 "$log")"
+  fi
+  for file in "$cuda_folder"/nvidia/*/lib/*.so*; do
+    link="$newest_torch_folder/${file#"$cuda_folder/"}"
+    [ -e "$file" ] && [ ! -e "$link" ] || continue
+    mkdir -p "${link%/*}"
+    ln -s --relative "$file" "$link"
+  done
+  env -u PYTHONDONTWRITEBYTECODE PYTHONPATH="$newest_torch_folder" "$peers_folder/bin/python" -c 'import torch' > "$log" 2>&1 ||
+    die "what is installed in $newest_torch_folder can't be imported (log: $log): $(tail -n 1 "$log")"
+  wheel_stamp "$newest_torch_list" > "$newest_torch_folder/.complete"
+  rm -f "$log"
+}
+
 # The sources of tools/deps/sources.txt, by apt and without root.
 setup_sources() {
   local name missing=() folder log staging="$deps_folder/staging.$$"
@@ -329,9 +380,9 @@ setup_sources() {
   rm -rf "$staging" "$log"
 }
 
-setup() {
+setup() {  # preset
   [ -r /etc/debian_version ] || [ "$assume_yes" = yes ] || say "setup: this is no Debian; packages may have other names"
   setup_packages
-  setup_libtorch
+  setup_libtorch "${1:-default}"
   setup_crates
 }

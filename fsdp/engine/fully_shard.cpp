@@ -199,7 +199,7 @@ std::map<std::string, at::Tensor> ShardedModel::gather_full(bool rank_zero_only,
   for (const auto& unit : units_) {
     unit->check_values("gather_full_state");
     for (const auto& segment : unit->segments()) {
-      const at::Tensor& shard = gradients ? segment->gradient_shard() : segment->shard();
+      const at::Tensor shard = gradients ? segment->gradient_shard() : segment->values();
       if (!shard.defined()) continue;
       const UnitLayout& layout = segment->layout();
       const at::Tensor buffer = at::empty({layout.padded_numel()}, shard.options().device(mesh_.device()));
@@ -229,11 +229,12 @@ void ShardedModel::fill(const Fill& fill, const std::function<bool(const Paramet
         const Slice slice = segment->layout().own(info);
         for (std::int64_t done = 0; done < slice.length; done += kMostFilled) {
           const std::int64_t count = std::min(kMostFilled, slice.length - done);
-          const at::Tensor part = segment->shard().narrow(0, slice.shard_offset + done, count);
-          const bool in_place = part.is_cpu() && part.scalar_type() == at::kFloat;
-          const at::Tensor values = in_place ? part : at::empty({count}, at::kFloat);
+          const at::Tensor& shard = segment->shard();
+          const bool in_place = shard.is_cpu() && shard.scalar_type() == at::kFloat;
+          const std::int64_t begin = slice.shard_offset + done;
+          const at::Tensor values = in_place ? shard.narrow(0, begin, count) : at::empty({count}, at::kFloat);
           fill(info, slice.begin + done, values);
-          if (!in_place) part.copy_(values);
+          if (!in_place) segment->write(begin, values);
         }
       }
     }
@@ -255,7 +256,8 @@ void ShardedModel::load_full_state(const std::map<std::string, at::Tensor>& stat
 
 std::set<BufferPool*> ShardedModel::pools() const {
   std::set<BufferPool*> all{schedule_->gathered_pool().get(), schedule_->gradient_pool().get(),
-                            schedule_->scratch_pool().get(), schedule_->part_pool().get()};
+                            schedule_->scratch_pool().get(), schedule_->part_pool().get(),
+                            schedule_->staged_pool().get()};
   for (const auto& unit : units_) all.insert({unit->gathered_pool_.get(), unit->gradient_pool_.get()});
   return all;
 }

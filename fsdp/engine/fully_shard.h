@@ -18,14 +18,14 @@ namespace fsdp {
 /// Bytes on this rank. "now" and "peak" count what the engine itself allocates: gathered parameters and unreduced
 /// gradients, not activations.
 struct MemoryUse {
-  std::int64_t shard_bytes = 0;            // fp32 masters and frozen values, padding included
+  std::int64_t shard_bytes = 0;            // fp32 masters and frozen values or their codes, padding included
   std::int64_t gradient_shard_bytes = 0;   // reduced gradients
   std::int64_t gradient_memory_bytes = 0;  // for reduced gradients, used or not, outside of the pool
   std::int64_t gathered_bytes_now = 0;
   std::int64_t gathered_bytes_peak = 0;
   std::int64_t unreduced_bytes_now = 0;  // gradients before or during reduction
   std::int64_t unreduced_bytes_peak = 0;
-  std::int64_t pool_bytes = 0;  // for gathered parameters, parts of them and unreduced gradients, in use or not
+  std::int64_t pool_bytes = 0;  // for gathered parameters, parts and codes of them, and gradients, in use or not
 };
 
 /// A parameter of a model, and where it lies.

@@ -121,25 +121,37 @@ Communicator* Schedule::shard_group(int ranks) const {
 // of a unit are laid while those of the unit before are reduced. Room for every two such units would be room for the
 // two largest ones, which are often embedding and head. So there is room for the two units in the middle of all such
 // pairs, by size, and for the largest unit alone: another pair takes turns, which lay_gradients() sees to. What is in
-// use beside that, such as gradients of passes without synchronisation, makes regions of its own.
-void Schedule::size_pools() {
-  if (std::exchange(sized_, true)) return;
-  std::vector<const Unit*> gathered, reduced;
-  for (const Unit* unit : units_) {
-    if (unit->gathered_pool_ == gathered_ && unit->gathered_buffer_bytes() > 0) gathered.push_back(unit);
-    if (unit->gradient_pool_ == gradients_ && unit->gradient_buffer_bytes() > 0) reduced.push_back(unit);
-  }
+// use beside that, such as gradients of passes without synchronisation, makes regions of its own. A unit with quantised
+// segments takes memory for values only while it runs. Codes of units that are gathered ahead lie in the pool of staged
+// memory. A unit has given its own codes back before further ones are gathered, so there is room for `prefetch_depth`
+// units in a row, and for the largest one.
+std::int64_t Schedule::longest_row(const std::vector<const Unit*>& units, std::int64_t (Unit::*running)() const,
+                                   std::int64_t (Unit::*gathered_ahead)() const) {
   std::int64_t row = 0;
-  for (std::size_t i = 0; i < gathered.size(); ++i) {
-    const ShardOptions& options = gathered[i]->options();
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const ShardOptions& options = units[i]->options();
     const auto depth = static_cast<std::size_t>(
         std::max(options.prefetch_depth, options.backward_prefetch_depth.value_or(options.prefetch_depth)));
-    std::int64_t ahead = 0, behind = 0;
-    for (std::size_t k = i; k < gathered.size() && k <= i + depth; ++k) ahead += gathered[k]->gathered_buffer_bytes();
-    for (std::size_t k = i + 1; k-- > (i > depth ? i - depth : 0);) behind += gathered[k]->gathered_buffer_bytes();
+    std::int64_t ahead = running == nullptr ? 0 : (units[i]->*running)(), behind = ahead;
+    for (std::size_t k = i + 1; k < units.size() && k <= i + depth; ++k) ahead += (units[k]->*gathered_ahead)();
+    for (std::size_t k = i; k-- > (i > depth ? i - depth : 0);) behind += (units[k]->*gathered_ahead)();
     row = std::max({row, ahead, behind});
   }
-  gathered_->reserve(row);
+  return row;
+}
+
+void Schedule::size_pools() {
+  if (std::exchange(sized_, true)) return;
+  std::vector<const Unit*> gathered, staged, reduced;
+  for (const Unit* unit : units_) {
+    if (unit->gathered_pool_ == gathered_ && unit->gathered_buffer_bytes() > 0) gathered.push_back(unit);
+    if (unit->staged_buffer_bytes() > 0) staged.push_back(unit);
+    if (unit->gradient_pool_ == gradients_ && unit->gradient_buffer_bytes() > 0) reduced.push_back(unit);
+  }
+  gathered_->reserve(longest_row(gathered, &Unit::gathered_buffer_bytes, &Unit::ahead_buffer_bytes));
+  std::int64_t codes = longest_row(staged, nullptr, &Unit::staged_buffer_bytes);
+  for (const Unit* unit : staged) codes = std::max(codes, unit->staged_buffer_bytes());
+  staged_->reserve(codes);
   std::int64_t largest = 0;
   std::vector<std::int64_t> pairs;
   for (std::size_t i = 0; i < reduced.size(); ++i) {

@@ -109,6 +109,7 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
         gradients_(std::make_shared<BufferPool>(ranks_.shard->device(), ranks_.reduce->peer_memory())),
         scratch_(std::make_shared<BufferPool>(ranks_.shard->device())),
         parts_(std::make_shared<BufferPool>(ranks_.shard->device())),
+        staged_(std::make_shared<BufferPool>(ranks_.shard->device(), ranks_.shard->peer_memory())),
         gather_stream_(ranks_.shard->device()) {}
 
   Tracer& tracer() { return *ranks_.tracer; }
@@ -172,6 +173,8 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   const std::shared_ptr<BufferPool>& scratch_pool() const { return scratch_; }
   /// Parts of gathered parameters that units keep from forward to backward.
   const std::shared_ptr<BufferPool>& part_pool() const { return parts_; }
+  /// Codes that units with quantised segments gather, until values are made of it: see [Note: quantised segments].
+  const std::shared_ptr<BufferPool>& staged_pool() const { return staged_; }
   GatherStream& gather_stream() { return gather_stream_; }
   /// Gives up the step: gathers, reductions, gradients and the recorded order.
   void abandon_step();
@@ -212,10 +215,14 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
     std::vector<Unit*> following(const Unit& unit, int depth);
   };
   void gather_only(const Unit& unit, const std::vector<Unit*>& next);
+  /// The most bytes that a unit takes while it runs, with those of the units that are gathered ahead of it. Null: the
+  /// unit that runs takes none.
+  static std::int64_t longest_row(const std::vector<const Unit*>& units, std::int64_t (Unit::*running)() const,
+                                  std::int64_t (Unit::*gathered_ahead)() const);
 
   DeviceMesh::Shared ranks_;
   Participation participation_;
-  std::shared_ptr<BufferPool> gathered_, gradients_, scratch_, parts_;
+  std::shared_ptr<BufferPool> gathered_, gradients_, scratch_, parts_, staged_;
   std::map<int, std::shared_ptr<Communicator>> shard_groups_;  // by size
   GatherStream gather_stream_;
   std::vector<Unit*> units_;

@@ -44,7 +44,9 @@ Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> para
       used_here_(parameters_.size()),
       used_anywhere_(parameters_.size()) {
   const auto on_device = at::TensorOptions().device(ranks_.gather->device());
-  shard_ = at::zeros({layout_.chunk()}, at_home(key_.has_master ? at::kFloat : key_.param_dtype));
+  if (key_.format != FrozenFormat::kPlain) packing_.emplace(key_.format, layout_.chunk());
+  shard_ = is_quantised() ? at::zeros({packing_->bytes()}, at_home(at::kByte))
+                          : at::zeros({layout_.chunk()}, at_home(key_.has_master ? at::kFloat : key_.param_dtype));
   gathered_ = shard_is_parameter() ? shard_ : without_memory(layout_.padded_numel(), on_device.dtype(key_.param_dtype));
   if (!key_.trainable) return;
   gradients_ = without_memory(layout_.padded_numel(), on_device.dtype(key_.reduce_dtype));
@@ -166,7 +168,19 @@ at::Tensor& Segment::state(const std::string& name, const StateForm& form) {
 
 void Segment::store(std::size_t parameter, const at::Tensor& whole) const {
   const Slice slice = layout_.own(layout_.parameters()[parameter]);
-  if (slice.length > 0) slice.in(shard_).copy_(whole.detach().reshape({-1}).narrow(0, slice.begin, slice.length));
+  if (slice.length > 0) write(slice.shard_offset, whole.detach().reshape({-1}).narrow(0, slice.begin, slice.length));
+}
+
+void Segment::write(std::int64_t begin, const at::Tensor& values) const {
+  if (is_quantised()) return packing_->quantise(values, shard_, begin);
+  shard_.narrow(0, begin, values.numel()).copy_(values);
+}
+
+at::Tensor Segment::values() const {
+  if (!is_quantised()) return shard_;
+  at::Tensor values = at::empty({layout_.chunk()}, shard_.options().dtype(key_.param_dtype));
+  packing_->dequantise(shard_, values);
+  return values;
 }
 
 void Segment::store_state(const std::string& name, std::size_t parameter, const at::Tensor& whole) const {
@@ -220,7 +234,39 @@ void Segment::unshard(c10::DataPtr memory) {
   gathering_ = ranks_.gather->all_gather_into(gathered_, whose_);
 }
 
-void Segment::wait_unsharded() {
+std::int64_t Segment::staged_bytes() const {
+  if (shard_is_parameter()) return 0;
+  if (!is_quantised()) return unsharded_bytes();
+  const bool is_here = layout_.world_size() == 1 && shard_.device() == gathered_.device();
+  return is_here ? 0 : packing_->bytes() * layout_.world_size();
+}
+
+void Segment::stage(c10::DataPtr memory) {
+  const std::int64_t bytes = staged_bytes();
+  if (bytes == 0) return;
+  const auto options = gathered_.options().dtype(is_quantised() ? at::kByte : key_.param_dtype);
+  staged_ = without_memory(bytes / static_cast<std::int64_t>(options.dtype().itemsize()), options);
+  fill_storage(staged_, std::move(memory), bytes);
+  const std::int64_t part = staged_.numel() / layout_.world_size();
+  staged_.narrow(0, ranks_.gather->rank() * part, part).copy_(shard_.to(staged_.device(), /*non_blocking=*/true));
+  gathering_ = ranks_.gather->all_gather_into(staged_, whose_);
+}
+
+void Segment::make_values(c10::DataPtr memory) {
+  if (shard_is_parameter()) return;
+  fill_storage(gathered_, std::move(memory), unsharded_bytes());
+  if (is_quantised()) {
+    const at::Tensor& packed = staged_.defined() ? staged_ : shard_;
+    const std::int64_t bytes = packing_->bytes(), chunk = layout_.chunk();
+    for (int rank = 0; rank < layout_.world_size(); ++rank)
+      packing_->dequantise(packed.narrow(0, rank * bytes, bytes), gathered_.narrow(0, rank * chunk, chunk));
+  } else {
+    gathered_.copy_(staged_);
+  }
+  staged_ = at::Tensor();
+}
+
+void Segment::wait_gathered() {
   if (!gathering_) return;
   const std::unique_ptr<Pending> gathering = std::move(gathering_);
   gathering->wait();

@@ -9,6 +9,7 @@
 
 #include "fsdp/comm/communicator.h"
 #include "fsdp/engine/layout.h"
+#include "fsdp/engine/packing.h"
 #include "fsdp/memory/storage.h"
 
 namespace fsdp {
@@ -23,6 +24,8 @@ struct SegmentKey {
   /// The parameters are trainable, or were so earlier. Such a shard is fp32 and has the optimizer's states. Others have
   /// no states, and their shard is of param_dtype.
   bool has_master = true;
+  /// How a segment without a master is kept. With a master: kPlain.
+  FrozenFormat format = FrozenFormat::kPlain;
   /// The dtype of forward, backward and the all-gather: kFloat, kBFloat16 or kHalf.
   at::ScalarType param_dtype = at::kFloat;
   /// In which gradients are accumulated and reduced: kFloat, kBFloat16 or kHalf.
@@ -58,6 +61,13 @@ struct SegmentRanks {
 /// is an error. Parameters have versions, so a change in place that the shard would not have is an error, too. With one
 /// rank parameters and gradients may have memory all the time (shard_is_parameter(), gradient_shard_is_buffer()). Then
 /// torch::optim works on them as on any module, and the same changes are errors.
+///
+/// [Note: quantised segments] Of parameters that never train a rank may keep codes and scales: see FrozenFormat. An
+/// all-gather brings those of all ranks into staged memory, and values are made of them when the unit is used. Only
+/// then the unit takes memory for values, and it gives the staged memory back at once. So a unit that is gathered ahead
+/// takes its codes and scales alone. The unit's other segments are staged with it, and copied. Values are made of the
+/// same codes each time, so they are the same bits in forward, in backward and at any number of ranks. A quantised
+/// segment stays as it is when requires_grad of others changes; its own parameters cannot train.
 class Segment {
  public:
   /// `parameters` correspond to layout.parameters(). `whose` names the unit. Use fully_shard() instead.
@@ -66,8 +76,18 @@ class Segment {
   const SegmentKey& key() const { return key_; }
   const UnitLayout& layout() const { return layout_; }
 
-  /// This rank's values, [chunk], on the device of Offload::home(). Call Unit::shard_changed() after writing to it.
+  /// The memory of this rank, on the device of Offload::home(): its values, [chunk], or those of a quantised segment as
+  /// bytes, laid out as Packing says. Call Unit::shard_changed() after writing to it.
   const at::Tensor& shard() const { return shard_; }
+  /// True if SegmentKey::format is not kPlain: see [Note: quantised segments].
+  bool is_quantised() const { return packing_.has_value(); }
+  /// The dtype of values(): that of shard(), but of a quantised segment param_dtype.
+  at::ScalarType value_dtype() const { return is_quantised() ? key_.param_dtype : shard_.scalar_type(); }
+  /// This rank's values, [chunk]: shard(), or a copy that a quantised segment makes.
+  at::Tensor values() const;
+  /// Copies values of any dtype and device to elements of this rank's chunk from `begin` on. In a quantised segment
+  /// `begin` is a multiple of a block, and so is their number, unless a parameter ends there.
+  void write(std::int64_t begin, const at::Tensor& values) const;
   /// This rank's part of the divided sum of all ranks' gradients in fp32, [chunk]. Undefined when no backward has
   /// reached the unit since zero_grad().
   const at::Tensor& gradient_shard() const { return gradient_shard_; }
@@ -91,7 +111,9 @@ class Segment {
 
   /// Bytes of the gathered parameters while they exist.
   std::int64_t unsharded_bytes() const { return layout_.padded_numel() * c10::elementSize(key_.param_dtype); }
-  std::int64_t gathered_bytes_now() const { return shard_is_parameter() ? 0 : storage_bytes(gathered_); }
+  std::int64_t gathered_bytes_now() const {
+    return storage_bytes(staged_) + (shard_is_parameter() ? 0 : storage_bytes(gathered_));
+  }
   /// Bytes of the memory for gradient_shard(), used or not; 0 where that is a part of the pool.
   std::int64_t gradient_memory_bytes() const {
     return gradient_shard_memory_.defined() ? static_cast<std::int64_t>(gradient_shard_memory_.nbytes()) : 0;
@@ -134,8 +156,15 @@ class Segment {
 
   /// `memory` holds unsharded_bytes().
   void unshard(c10::DataPtr memory);
-  void wait_unsharded();
+  /// Bytes that are gathered before values are made of them; 0: values are made of the shard itself.
+  std::int64_t staged_bytes() const;
+  /// Starts the all-gather into `memory`, which holds staged_bytes(), in place of unshard().
+  void stage(c10::DataPtr memory);
+  void wait_gathered();
+  /// Makes the parameters' values of what stage() has gathered, and frees that. `memory` holds unsharded_bytes().
+  void make_values(c10::DataPtr memory);
   void reshard() {
+    staged_ = at::Tensor();
     if (!shard_is_parameter()) free_storage(gathered_);
   }
   /// Bytes that keep_part() needs.
@@ -170,7 +199,9 @@ class Segment {
   std::string whose_;
   DivideFactors divide_;
 
+  std::optional<Packing> packing_;  // of a chunk
   at::Tensor shard_;
+  at::Tensor staged_;  // what all ranks keep, in the order of ranks; from stage() to make_values()
   // [padded_numel] in param_dtype. Its storage has 0 bytes while sharded, and else lies in a slot.
   at::Tensor gathered_;
   std::unique_ptr<Pending> gathering_;

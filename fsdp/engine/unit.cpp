@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "fsdp/comm/buffer_pool.h"
 #include "fsdp/engine/schedule.h"
@@ -54,6 +55,10 @@ Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::T
   TORCH_CHECK(parameters_.size() == infos_.size(), "unit ", name_, ": ", infos_.size(), " places for ",
               parameters_.size(), " parameters");
   take_parameters();
+  TORCH_CHECK(options_.reshard_to_ranks == 0 || !options_.reshard_after_forward || !is_staged(), "unit ", name_,
+              ": reshard_to_ranks ", options_.reshard_to_ranks,
+              " with parameters that are kept in a frozen_format: parts "
+              "would be of their values, which are larger than the codes of all ranks; set reshard_to_ranks to 0");
   schedule_->add(*this);
 }
 
@@ -82,13 +87,22 @@ SegmentKey Unit::key_of(std::size_t parameter, bool has_master) const {
   for (const at::ScalarType type : {dtype, precision.reduce_dtype})
     TORCH_CHECK(is_format(type), "unit ", name_, ": parameter ", infos_[parameter].name,
                 ": param_dtype and reduce_dtype must be float32, bfloat16 or float16, got ", type);
-  return {trainable,       trainable || has_master, dtype, precision.reduce_dtype, precision.gradient_divide_factor,
-          options_.offload};
+  const bool frozen = !trainable && !has_master;
+  return {.trainable = trainable,
+          .has_master = !frozen,
+          .format = frozen && options_.frozen_format ? options_.frozen_format(infos_[parameter]) : FrozenFormat::kPlain,
+          .param_dtype = dtype,
+          .reduce_dtype = precision.reduce_dtype,
+          .gradient_divide_factor = precision.gradient_divide_factor,
+          .offload = options_.offload};
 }
 
 void Unit::make_segments(const std::vector<Whole>& values) {
   std::map<SegmentKey, std::vector<std::size_t>, std::greater<>> groups;  // trainable ones first
   for (std::size_t i = 0; i < parameters_.size(); ++i) groups[key_of(i, values[i].has_master)].push_back(i);
+  std::map<SegmentKey, std::unique_ptr<Segment>> quantised;  // their parameters never move
+  for (auto& segment : segments_)
+    if (segment->is_quantised()) quantised[segment->key()] = std::move(segment);
   segments_.clear();
   has_part_ = false;
   Communicator& ranks = schedule_->communicator();
@@ -96,13 +110,19 @@ void Unit::make_segments(const std::vector<Whole>& values) {
                               schedule_->shard_group(options_.reshard_to_ranks)};
   bool resident = true;
   for (const auto& [key, members] : groups) {
+    if (const auto kept = quantised.find(key); kept != quantised.end()) {
+      segments_.push_back(std::move(kept->second));
+      resident = false;
+      continue;
+    }
     std::vector<ParameterInfo> infos;
     std::vector<at::Tensor> parameters;
     for (const std::size_t i : members) {
       infos.push_back(infos_[i]);
       parameters.push_back(parameters_[i]);
     }
-    UnitLayout layout(std::move(infos), ranks.world_size(), ranks.rank(), options_.alignment);
+    const std::int64_t alignment = std::lcm(options_.alignment, block_of(key.format));
+    UnitLayout layout(std::move(infos), ranks.world_size(), ranks.rank(), alignment);
     auto segment = std::make_unique<Segment>(key, std::move(layout), std::move(parameters), partners, name_);
     for (std::size_t p = 0; p < members.size(); ++p) {
       const Whole& whole = values[members[p]];
@@ -125,6 +145,7 @@ std::vector<Unit::Whole> Unit::gather_values() {
   std::vector<Whole> values(parameters_.size());
   Communicator& ranks = schedule_->communicator();
   for (const auto& segment : segments_) {
+    if (segment->is_quantised()) continue;  // it stays as it is
     const UnitLayout& layout = segment->layout();
     const auto gather = [&](const at::Tensor& flat) {
       at::Tensor buffer = at::empty({flat.numel() * layout.world_size()}, flat.options().device(ranks.device()));
@@ -161,6 +182,11 @@ void Unit::follow_requires_grad() {
     for (std::size_t i = 0; i < segment->parameters_.size(); ++i) {
       const bool trainable = segment->parameters_[i].requires_grad();
       if (trainable == segment->key().trainable) continue;
+      TORCH_CHECK(!segment->is_quantised(), "unit ", name_, ": requires_grad of ",
+                  segment->layout().parameters()[i].name, " was set, and the parameter is kept in ",
+                  name_of(segment->key().format),
+                  ", in which nothing trains; set requires_grad before sharding, or give the parameter "
+                  "FrozenFormat::kPlain in ShardOptions::frozen_format");
       changed = true;
       if (trainable) unfrozen = &segment->layout().parameters()[i];
     }
@@ -242,7 +268,15 @@ std::int64_t Unit::buffer_bytes(const Wanted& wanted) const {
 }
 
 std::int64_t Unit::gathered_buffer_bytes() const {
-  return buffer_bytes([](const Segment& s) { return s.shard_is_parameter() ? 0 : s.unsharded_bytes(); });
+  return buffer_bytes(bytes_of_values);
+}
+
+bool Unit::is_staged() const {
+  return std::any_of(segments_.begin(), segments_.end(), [](const auto& s) { return s->is_quantised(); });
+}
+
+std::int64_t Unit::staged_buffer_bytes() const {
+  return is_staged() ? buffer_bytes(&Segment::staged_bytes) : 0;
 }
 
 std::int64_t Unit::gradient_buffer_bytes() const {
@@ -357,9 +391,11 @@ void Unit::unshard() {
   const at::NoGradGuard no_grad;
   schedule_->size_pools();
   schedule_->gather_stream().run(values_ready_, [this] {
-    const auto wanted = [](const Segment& s) { return s.shard_is_parameter() ? 0 : s.unsharded_bytes(); };
-    std::vector<c10::DataPtr> memory = take(*gathered_pool_, wanted);
-    for (std::size_t i = 0; i < segments_.size(); ++i) segments_[i]->unshard(std::move(memory[i]));
+    const bool staged = is_staged();
+    std::vector<c10::DataPtr> memory =
+        staged ? take(*schedule_->staged_pool(), &Segment::staged_bytes) : take(*gathered_pool_, bytes_of_values);
+    for (std::size_t i = 0; i < segments_.size(); ++i)
+      staged ? segments_[i]->stage(std::move(memory[i])) : segments_[i]->unshard(std::move(memory[i]));
     schedule_->gather_stream().mark(gather_begun_);
   });
   schedule_->count_gathered(gathered_bytes_now());
@@ -370,22 +406,34 @@ void Unit::unshard() {
 void Unit::wait_unsharded() {
   if (state_ == State::kSharded) unshard();
   if (state_ == State::kUnsharded) return;
-  schedule_->gather_stream().wait_for(gather_begun_);
-  for (const auto& segment : segments_) segment->wait_unsharded();
+  wait_gathered();
+  if (is_staged()) make_values();
   state_ = State::kUnsharded;
   note_versions(/*resident_only=*/false);
 }
 
+void Unit::wait_gathered() {
+  schedule_->gather_stream().wait_for(gather_begun_);
+  for (const auto& segment : segments_) segment->wait_gathered();
+}
+
+void Unit::make_values() {
+  const at::NoGradGuard no_grad;
+  const std::int64_t staged = gathered_bytes_now();
+  std::vector<c10::DataPtr> memory = take(*gathered_pool_, bytes_of_values);
+  schedule_->count_gathered(sum(bytes_of_values));
+  for (std::size_t i = 0; i < segments_.size(); ++i) segments_[i]->make_values(std::move(memory[i]));
+  schedule_->count_gathered(-staged);
+}
+
 void Unit::reshard() {
-  if (state_ == State::kSharded) return;
-  wait_unsharded();
-  check_unchanged(/*resident_too=*/false);
+  if (state_ == State::kUnsharded) check_unchanged(/*resident_too=*/false);
   free_gathered();
 }
 
 void Unit::free_gathered() {
   if (state_ == State::kSharded) return;
-  wait_unsharded();
+  if (state_ == State::kGathering) wait_gathered();
   const std::int64_t bytes = gathered_bytes_now();
   bool resident = true;
   for (const auto& segment : segments_) {

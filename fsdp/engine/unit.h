@@ -57,6 +57,11 @@ struct ShardOptions {
   /// UnitLayout::kAlignment. A state of an optimizer that has one value for a block of elements needs a multiple of
   /// that block, such as 256 for Moments::kInt8.
   std::int64_t alignment = UnitLayout::kAlignment;
+  /// How parameters are kept that need no gradient when the unit is made, such as the matrices of a model that adapters
+  /// are added to (Dettmers et al., QLoRA, arXiv 2305.14314): see FrozenFormat. Such a parameter never trains:
+  /// requires_grad = true is a c10::Error at the next run(). Blocks are counted from the first element of each
+  /// parameter. Not with reshard_to_ranks, because each rank has all codes at little cost already. Null: all are plain.
+  std::function<FrozenFormat(const ParameterInfo&)> frozen_format = {};
   /// Copies parameters and buffers from rank 0 during fully_shard(). With false, each rank must have built equal ones.
   bool sync_module_states = false;
 };
@@ -215,10 +220,22 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void end_backward();
   bool has_unreduced() const;
   using Wanted = std::function<std::int64_t(const Segment&)>;
+  /// Bytes of a segment's gathered parameters; 0 where the shard is their memory.
+  static std::int64_t bytes_of_values(const Segment& segment) {
+    return segment.shard_is_parameter() ? 0 : segment.unsharded_bytes();
+  }
   /// The size of one buffer for all segments: that of gathered parameters, and that of gradients.
   std::int64_t buffer_bytes(const Wanted& wanted) const;
   std::int64_t gathered_buffer_bytes() const;
   std::int64_t gradient_buffer_bytes() const;
+  /// True if values are made of what is gathered: see [Note: quantised segments].
+  bool is_staged() const;
+  /// The size of a buffer for what is gathered then; 0 for a unit that is not staged.
+  std::int64_t staged_buffer_bytes() const;
+  /// The part of gathered_buffer_bytes() that is taken while the unit is gathered ahead.
+  std::int64_t ahead_buffer_bytes() const { return is_staged() ? 0 : gathered_buffer_bytes(); }
+  void wait_gathered();
+  void make_values();
   std::vector<c10::DataPtr> take(BufferPool& pool, const Wanted& wanted) const;
   void lay_gradients();
   void start_reduce();

@@ -281,6 +281,9 @@ void for_each_wanted(const std::vector<CheckpointPart>& parts, const Source& sou
       const auto found = saved_part.tensors.find(parameter.name);
       if (parameter.numel == 0 || found == saved_part.tensors.end()) continue;
       const SavedTensor& saved = found->second;
+      TORCH_CHECK(!segment.is_quantised(), "checkpoint: parameter ", parameter.name, " is kept in ",
+                  name_of(segment.key().format),
+                  ", and a checkpoint is not quantised; export its model, and read that by load_tensors()");
       const bool has_average = averages && saved.trainable && saved.steps > 0;
       if (slice.length > 0) {
         visit(saved_part.prefix + (has_average ? kAverageState : "parameter") + "/" + parameter.name, saved,

@@ -94,7 +94,12 @@ bool holds_first(const Slice& slice) {
 void add_slices(const CheckpointPart& part, Segment& segment, const std::string& where, Snapshot* copies,
                 std::vector<TakenSlice>& slices) {
   const auto& parameters = segment.layout().parameters();
-  if (std::none_of(parameters.begin(), parameters.end(), [&](const auto& one) { return part.saves(one); })) return;
+  const auto saved =
+      std::find_if(parameters.begin(), parameters.end(), [&](const auto& one) { return part.saves(one); });
+  if (saved == parameters.end()) return;
+  TORCH_CHECK(!segment.is_quantised(), "checkpoint: parameter ", saved->name, " is kept in ",
+              name_of(segment.key().format),
+              ", and no checkpoint holds such; leave it out by CheckpointPart::saved, and load it from its own file");
   std::vector<std::pair<StateSpec, at::Tensor>> flats;
   flats.emplace_back("parameter", segment.shard());
   if (part.optimizer != nullptr && segment.key().has_master)

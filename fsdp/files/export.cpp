@@ -31,7 +31,7 @@ struct PlannedFile {
 };
 
 at::ScalarType exported_dtype(const Segment& segment, const ExportOptions& options) {
-  return options.dtype.value_or(segment.shard().scalar_type());
+  return options.dtype.value_or(segment.value_dtype());
 }
 
 bool is_exported(const Segment& segment, const ExportOptions& options) {
@@ -270,7 +270,7 @@ ExportedModel export_model(ShardedModel& model, const ExportOptions& options) {
   const auto gather = [&](const Unit& unit, const Segment& segment, at::ScalarType dtype) {
     const at::Tensor buffer =
         pool.tensor(segment.layout().padded_numel(), segment.shard().options().device(shards.device()).dtype(dtype));
-    shards.gather(buffer, segment.shard(), unit.name());
+    shards.gather(buffer, segment.values(), unit.name());
     return Gathered{segment, buffer};
   };
   for (const auto& unit : model.units()) {
@@ -286,8 +286,7 @@ ExportedModel export_model(ShardedModel& model, const ExportOptions& options) {
       continue;
     }
     std::vector<Gathered> whole;  // what is left out, too, because value_of may ask for it
-    for (const auto& segment : unit->segments())
-      whole.push_back(gather(*unit, *segment, segment->shard().scalar_type()));
+    for (const auto& segment : unit->segments()) whole.push_back(gather(*unit, *segment, segment->value_dtype()));
     on_rank_zero([&] { write_unit(unit->name(), whole, options, *files); });
   }
   on_rank_zero([&] {

@@ -45,6 +45,9 @@ Pairs pairs_of(const ShardedModel& to, const ShardedModel& from, const char* wha
     TORCH_CHECK(equal_slices(mine, other), what, ": ranks hold other slices of ", parameter.name,
                 " than in the other model; shard both into the same units, with the same strategy and the same "
                 "requires_grad");
+    for (const Segment* segment : {&mine.segment, &other.segment})
+      TORCH_CHECK(!segment->is_quantised(), what, ": ", parameter.name, " is kept in ", name_of(segment->key().format),
+                  " in one of the models; leave it out of ShardOptions::frozen_format");
     if (mine.segment.layout().own(parameter).length == 0) continue;
     pairs.to.push_back(own_slice(mine));
     pairs.from.push_back(own_slice(other));

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 
 // Updates of one block of elements on the CPU, for moments.cpp. moment_blocks.cpp reads no header of LibTorch, because
@@ -36,20 +35,6 @@ struct RandomKeys {
 };
 /// The factors of lowbias32 (Wellons, Prospecting for Hash Functions).
 inline constexpr std::uint32_t kFirstFactor = 0x7feb352d, kSecondFactor = 0x846ca68b;
-
-/// A dynamic map of 8 bits (Dettmers, 8-Bit Approximations for Parallelism in Deep Learning, arXiv 1511.04561): values
-/// from -1 or 0 to 1, of which each power of ten has its share.
-struct CodeMap {
-  static constexpr int kCodes = 256;
-  explicit CodeMap(bool is_signed);
-
-  std::array<float, kCodes> values{};
-  std::array<float, kCodes> middles{};  // between a code and the next; infinite after the last
-  // By the first 16 bits of a number: the code of the smallest such number. At most one middle lies between such.
-  std::array<std::int32_t, 1 << 16> lowest{};
-};
-/// The first moment has signs, the second has none.
-const CodeMap& code_map(bool is_signed);
 
 /// The bits of the moments are those of bf16.
 void update_bf16(const MomentBlock<std::uint16_t>& block, const AdamNumbers& numbers, std::uint64_t key);

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "fsdp/engine/dry_run.h"
+#include "fsdp/formats/code_map.h"
 #include "fsdp/optim/moment_blocks.h"
 #include "fsdp/text/fnv1a.h"
 #include "fsdp/text/splitmix64.h"

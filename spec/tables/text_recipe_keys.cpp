@@ -29,7 +29,8 @@ void check_causal(const Values& values, std::uint64_t /*ranks*/, std::vector<Con
                "prepare games with muster data prepare --from chess", {"data.prepared"});
 }
 
-constexpr std::string_view kLoraRank = "train.lora_rank";
+constexpr std::string_view kLoraRank = "train.lora_rank", kQuantizeBase = "train.quantize_base",
+                           kReshardToRanks = "fsdp.reshard_to_ranks";
 
 constexpr auto kLoraKeys = std::to_array<Key>({
     row::whole(kLoraRank, "0", {0, 65'536},
@@ -43,6 +44,10 @@ constexpr auto kLoraKeys = std::to_array<Key>({
     row::text("train.lora_layers", derived("those that PEFT has for the family"),
               "Linear layers that get an adapter: the last parts of their names, with spaces between.",
               into<&Lora::layers>),
+    row::choice(kQuantizeBase, "none", "none nf4 int8",
+                "QLoRA: in which format the matrices of the model's layers are kept and gathered. nf4 takes 4.5 bits a "
+                "weight, and int8 8.125. Embedding, head, norms and biases keep train.precision.",
+                into<&Lora::base_format>),
     row::flag("train.export_merged", derived("true with adapters"),
               "Whether the export is a whole model with the adapters added to its weights. false: the adapters alone, "
               "as PEFT reads them.",
@@ -59,16 +64,29 @@ void derive_lora(Values& values, std::uint64_t /*ranks*/) {
   set_default(values, "train.export_merged", true);
 }
 
+bool quantizes_base(const Values& values) {
+  return values.has(kQuantizeBase) && values.text(kQuantizeBase) != "none";
+}
+
 void check_lora(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
   if (values.whole(kLoraRank) == 0) {
     for (const auto key : kWithRank) {
       if (!values.has(key)) continue;
       add_conflict(conflicts, key, "want train.lora_rank above 0 with it", "leave it out", {kLoraRank});
     }
+    if (quantizes_base(values)) {
+      add_conflict(conflicts, kQuantizeBase,
+                   "want train.lora_rank above 0 with it, because what is quantised cannot train",
+                   "give train.lora_rank, or leave it out", {kLoraRank});
+    }
   } else if (values.text("model.pretrained").empty()) {
     add_conflict(conflicts, kLoraRank,
                  "want model.pretrained with it, because adapters change a model that is trained already",
                  "give model.pretrained, or leave it out", {"model.pretrained"});
+  }
+  if (quantizes_base(values) && values.has(kReshardToRanks) && values.whole(kReshardToRanks) > 0) {
+    add_conflict(conflicts, kReshardToRanks, "want 0 with train.quantize_base",
+                 "leave it out; what is gathered again for backward is small already", {kQuantizeBase});
   }
 }
 

@@ -20,12 +20,16 @@ struct Causal {
 
 const Table& causal();  // the rows of Causal
 
+/// How the matrices of a model are kept that adapters are added to.
+enum class BaseFormat { kNone, kNf4, kInt8 };
+
 /// Low-rank adapters of a model whose own weights stay as they are.
 struct Lora {
   std::int64_t rank = 0;  // 0: none; the whole model trains
   double alpha = 0;       // an adapter is multiplied by alpha / rank
   double dropout = 0;
   std::string layers;  // last parts of the names of linear layers, with spaces between
+  BaseFormat base_format = BaseFormat::kNone;
   bool merged = true;  // whether the export has the adapters added to the weights
 };
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/expected_gpus.h"
 #include "tests/fsdp/temporary_folder.h"
 #include "tests/places.h"
 
@@ -24,9 +25,7 @@ using ::testing::Lt;
 
 class GpuRanks : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no GPU on this machine";
-  }
+  void SetUp() override { MUSTER_NEED_GPUS(1, c10::cuda::device_count()); }
 };
 
 struct Ended {

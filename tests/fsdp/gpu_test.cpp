@@ -13,6 +13,7 @@
 #include "fsdp/optim/step_graph.h"
 #include "fsdp/text/json.h"
 #include "fsdp/tracing/trace.h"
+#include "tests/expected_gpus.h"
 #include "tests/fsdp/ranks.h"
 #include "tests/fsdp/small_model.h"
 #include "tests/fsdp/temporary_folder.h"
@@ -49,17 +50,12 @@ void expect_training_equals_reference(int world_size, const fsdp::ShardOptions& 
 
 class Gpu : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no GPU on this machine";
-  }
+  void SetUp() override { MUSTER_NEED_GPUS(1, c10::cuda::device_count()); }
 };
 
 class TwoGpus : public Gpu {
  protected:
-  void SetUp() override {
-    Gpu::SetUp();
-    if (!IsSkipped() && c10::cuda::device_count() < 2) GTEST_SKIP() << "one GPU on this machine, this test needs two";
-  }
+  void SetUp() override { MUSTER_NEED_GPUS(2, c10::cuda::device_count()); }
 };
 
 TEST_F(Gpu, OneRankTrainsLikeTheUnshardedModel) {

@@ -132,7 +132,7 @@ Result replayed(const Case& how) {
 }
 
 std::vector<Case> cases() {
-  fsdp::ShardOptions plain, bf16, fp16, reduced, zero1, late, deep, parts;
+  fsdp::ShardOptions plain, bf16, fp16, reduced, zero1, late, deep, parts, nf4;
   bf16.precision.param_dtype = reduced.precision.param_dtype = at::kBFloat16;
   reduced.precision.reduce_dtype = at::kBFloat16;
   fp16.precision.param_dtype = at::kHalf;
@@ -140,6 +140,8 @@ std::vector<Case> cases() {
   late.prefetch_depth = 0;
   deep.prefetch_depth = 3;
   parts.reshard_to_ranks = 2;
+  nf4 = bf16;
+  nf4.frozen_format = [](const auto&) { return fsdp::FrozenFormat::kNf4; };
   const std::vector<fsdp::MeshAxis> replicas = {{"replicate", 2}, {"shard", 2}};
   return {
       {.name = "alone", .options = plain},
@@ -157,6 +159,7 @@ std::vector<Case> cases() {
       {.name = "accumulate", .rank = 0, .ranks = 2, .options = bf16, .accumulates = true},
       {.name = "sum", .rank = 1, .ranks = 2, .options = plain, .accumulates = true, .sums = true},
       {.name = "repeat", .rank = 0, .ranks = 2, .options = plain, .repeats = true},
+      {.name = "frozen in nf4", .rank = 0, .ranks = 2, .options = nf4},
   };
 }
 

@@ -84,6 +84,9 @@ std::vector<Case> cases() {
   };
   const MakeOptimizer muon = maker<fsdp::Muon>(of_blocks);
   aligned.alignment = fsdp::kQuantisedBlock;
+  fsdp::ShardOptions nf4 = bf16, int8 = deep, offloaded_nf4 = pageable;
+  nf4.frozen_format = offloaded_nf4.frozen_format = [](const auto&) { return fsdp::FrozenFormat::kNf4; };
+  int8.frozen_format = [](const auto&) { return fsdp::FrozenFormat::kInt8; };
   const std::vector<fsdp::MeshAxis> replicas = {{"replicate", 2}, {"shard", 2}};
   return {
       {.name = "alone", .options = plain},
@@ -119,6 +122,10 @@ std::vector<Case> cases() {
       {.name = "sum with offload", .rank = 0, .ranks = 2, .options = offload, .accumulates = true, .sums = true},
       {.name = "skip", .rank = 1, .ranks = 2, .options = deep, .skips = true},
       {.name = "repeat", .rank = 0, .ranks = 2, .options = plain, .repeats = true},
+      {.name = "frozen in nf4", .rank = 1, .ranks = 2, .options = nf4, .accumulates = true},
+      {.name = "frozen in nf4 alone, recomputed", .options = nf4, .recomputes = true},
+      {.name = "frozen in nf4 with offload", .rank = 0, .ranks = 2, .options = offloaded_nf4},
+      {.name = "frozen in int8, skipped", .rank = 0, .ranks = 3, .options = int8, .skips = true},
       {.name = "abandon", .rank = 1, .ranks = 2, .options = plain, .abandons = true},
       {.name = "moments in bf16 with offload",
        .rank = 1,

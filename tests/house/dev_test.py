@@ -39,10 +39,22 @@ class Project(unittest.TestCase):
             shutil.copy(file, self.project / "tools" / "testing")
         (self.project / "CMakeLists.txt").write_text(PROJECT)
         (self.project / "packages.txt").write_text("bash bash\n")
-        (self.project / "libtorch.txt").write_text("torch\n")
-        self.own = self.libtorch("project/.deps/libtorch-2.11.0/torch")
-        stamp = hashlib.sha256((self.project / "libtorch.txt").read_bytes()).hexdigest()
-        (self.own.parent / ".complete").write_text(f"{stamp}  -\n")
+        self.own, self.of_cuda = self.listed("2.97.0"), self.listed("2.91.0")
+        self.choose(default="2.97", cuda="2.91")
+
+    def choose(self, **versions):
+        """Writes which LibTorch a kind of build takes."""
+        text = "".join(f"# why\n{kind} {version}\n" for kind, version in versions.items())
+        (self.project / "tools" / "deps" / "libtorch-versions.txt").write_text(text)
+
+    def listed(self, version):
+        """A LibTorch that has a list in tools/deps, as ./dev setup leaves it."""
+        file = self.project / "tools" / "deps" / f"libtorch-{version.rpartition('.')[0]}.txt"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"# why\ntorch=={version} --hash=sha256:0\n")
+        folder = self.libtorch(f"project/.deps/libtorch-{version}/torch")
+        (folder.parent / ".complete").write_text(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  -\n")
+        return folder
 
     def libtorch(self, name):
         folder = self.folder / name
@@ -55,7 +67,7 @@ class Project(unittest.TestCase):
 
     def dev(self, *arguments, cwd=None, **variables):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")}
-        environment.update(MUSTER_PACKAGE_LIST="packages.txt", MUSTER_LIBTORCH_LIST="libtorch.txt", MUSTER_PEERS="0",
+        environment.update(MUSTER_PACKAGE_LIST="packages.txt", MUSTER_PEERS="0",
                            MUSTER_CUDA="0", MUSTER_TOKENIZERS="0", TMPDIR=str(self.folder))
         environment.update(variables)
         return subprocess.run([self.project / "dev", *arguments], cwd=cwd or self.project, env=environment,
@@ -134,6 +146,33 @@ class WhichLibtorch(Project):
         self.assertEqual(self.used(), self.one)
         self.assertTrue(self.build("../other"))
         self.assertEqual(self.used(), self.other)
+
+    def test_another_version_in_the_list_is_used_though_a_build_folder_is_there(self):
+        self.assertTrue(self.build())
+        newer = self.listed("2.98.1")
+        self.choose(default="2.98", cuda="2.91")
+        self.assertTrue(self.build())
+        self.assertEqual(self.used(), newer)
+        newest = self.listed("2.98.2")
+        self.assertTrue(self.build())
+        self.assertEqual(self.used(), newest)
+
+    def test_the_preset_cuda_has_one_of_its_own(self):
+        cuda = self.project / ".deps" / "cuda"
+        for name in ("cu13/include/cuda_runtime_api.h", "cu13/lib/libcudart.so.13", "nccl/include/nccl.h"):
+            (cuda / "nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
+            (cuda / "nvidia" / name).touch()
+        (self.project / "none.txt").write_text("# none\n")
+        stamp = hashlib.sha256(b"# none\n").hexdigest()
+        (self.project / ".deps" / "nvcc").mkdir()
+        for folder in (cuda, self.project / ".deps" / "nvcc"):
+            (folder / ".complete").write_text(f"{stamp}  -\n")
+        variables = dict(MUSTER_CUDA_LIST="none.txt", MUSTER_NVCC_LIST="none.txt")
+        done = self.dev("build", "--preset", "cuda", "all", **variables)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cache = (self.project / "build" / "cuda" / "CMakeCache.txt").read_text()
+        self.assertIn(f"MUSTER_LIBTORCH_DIR:INTERNAL={self.of_cuda}\n", cache)
+        self.assertNotIn("configuring", self.dev("build", "--preset", "cuda", "all", **variables).stderr)
 
     def test_a_project_that_is_reached_in_two_ways_configures_once(self):
         self.assertTrue(self.build())

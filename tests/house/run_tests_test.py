@@ -19,6 +19,7 @@ TOOLS = ROOT / "tools" / "testing"
 sys.path.insert(0, str(TOOLS))
 import cases  # noqa: E402
 import figures  # noqa: E402
+import gpus  # noqa: E402
 import listing  # noqa: E402
 import schedule  # noqa: E402
 
@@ -75,9 +76,11 @@ class Runner(unittest.TestCase):
         for key, value in {"WORKING_DIRECTORY": self.folder, "TIMEOUT": 60, **properties}.items():
             self.text += f'set_tests_properties("{name}" PROPERTIES {key} "{value}")\n'
 
-    def run_tests(self, *arguments, repeat=1):
+    def run_tests(self, *arguments, repeat=1, **variables):
         (self.folder / "CTestTestfile.cmake").write_text(self.text)
-        done = subprocess.run([sys.executable, "-B", TOOLS / "run.py", self.folder, *arguments], capture_output=True, text=True, timeout=100)
+        environment = {name: value for name, value in os.environ.items() if name != gpus.VARIABLE} | variables
+        done = subprocess.run([sys.executable, "-B", TOOLS / "run.py", self.folder, *arguments], capture_output=True, text=True, timeout=100,
+                              env=environment)
         self.results = [ElementTree.parse(self.folder / f"results-{number}.xml").getroot() for number in range(1, repeat + 1)
                         if (self.folder / f"results-{number}.xml").exists()]
         return done
@@ -213,6 +216,40 @@ class AnyTest(Runner):
         self.text = self.text.replace(str(self.folder / "program"), str(self.folder / "gone"))
         done = self.run_tests()
         self.assertNotEqual(done.returncode, 0)
+
+
+class ExpectedGpus(Runner):
+    """With MUSTER_EXPECT_GPUS a machine never passes by skipping the tests that need its GPUs."""
+
+    def setUp(self):
+        super().setUp()
+        self.add("Stories", "sh", "-c", "echo skipped: no GPU; exit 77", SKIP_RETURN_CODE=77, LABELS="peers;gpu")
+        self.add("Peers", "sh", "-c", "echo skipped: no peer; exit 77", SKIP_RETURN_CODE=77, LABELS="peers")
+        self.add_case("TwoGpus.Skips", labels="gpu")
+
+    def test_a_suite_that_is_skipped_is_a_failure_then(self):
+        self.assertEqual(self.run_tests().returncode, 0)
+        self.assertEqual(self.outcomes(), {"Stories": "notrun", "Peers": "notrun", "TwoGpus.Skips": "notrun"})
+        done = self.run_tests(MUSTER_EXPECT_GPUS="1")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(self.outcomes(), {"Stories": "fail", "Peers": "notrun", "TwoGpus.Skips": "notrun"})
+        self.assertIn("all of it was skipped, and MUSTER_EXPECT_GPUS=1 wants tests of GPUs to run", done.stdout)
+        self.assertIn("FAILED: Stories: all of it was skipped, and MUSTER_EXPECT_GPUS=1 wants tests of GPUs to run", self.summary())
+
+    def test_a_value_that_is_no_number_of_gpus_is_refused_before_anything_runs(self):
+        for value in ("0", "-1", "all"):
+            done = self.run_tests(MUSTER_EXPECT_GPUS=value)
+            self.assertEqual((done.returncode, done.stderr), (2, f"tests: MUSTER_EXPECT_GPUS={value}: want a whole number of at least 1\n"))
+            self.assertEqual(self.results, [])
+
+    def test_a_test_in_python_judges_by_what_it_needs_and_sees(self):
+        none, eight = {}, {gpus.VARIABLE: "8"}
+        self.assertEqual(gpus.judge(1, 0, none), (gpus.SKIPPED, "0 GPUs are seen, and this test needs 1"))
+        self.assertEqual(gpus.judge(1, 1, none), (gpus.RUNS, ""))
+        self.assertEqual(gpus.judge(1, 1, eight), (gpus.FAILS, "1 GPU is seen, and MUSTER_EXPECT_GPUS=8 promises more"))
+        self.assertEqual(gpus.judge(2, 8, eight), (gpus.RUNS, ""))
+        self.assertEqual(gpus.judge(2, 1, {gpus.VARIABLE: "1"})[0], gpus.SKIPPED)
+        self.assertEqual(gpus.judge(1, 8, {gpus.VARIABLE: "some"})[0], gpus.FAILS)
 
 
 class LongTests(Runner):

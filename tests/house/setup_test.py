@@ -435,6 +435,33 @@ class SetupPeers(SetupCase):
         self.refused(f"installing {self.list} failed", "No space left on device", "MUSTER_DEPS_FOLDER")
         self.assertEqual(self.left_behind(), ["cuda"])
 
+    def test_the_newest_torch_has_its_own_libraries_and_finds_the_others_beside_them(self):
+        self.options = ["--newest-torch"]
+        libraries = self.deps / "cuda" / "nvidia"
+        for name in ("one/lib/libone.so.1", "two/lib/libtwo.so.1"):
+            (libraries / name).parent.mkdir(parents=True)
+            (libraries / name).write_text("of the pinned list")
+        newest = self.folder / "newest.txt"
+        newest.write_text(self.wheel("newest_torch", {"torch.py": "", "nvidia/two/lib/libtwo.so.1": "its own"}))
+        self.environment["MUSTER_NEWEST_TORCH_LIST"] = str(newest)
+        done = self.setup()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.left_behind(), ["cuda", "peers", "peers-torch-newest"])
+        beside = self.deps / "peers-torch-newest" / "nvidia"
+        self.assertEqual([(beside / name).read_text() for name in ("one/lib/libone.so.1", "two/lib/libtwo.so.1")],
+                         ["of the pinned list", "its own"])
+        self.take_away("python3", "df")
+        done = self.setup()
+        self.assertEqual((done.returncode, done.stderr), (0, "setup: everything is there\n"))
+
+    def test_a_newest_torch_with_a_wrong_hash_is_refused_and_the_judges_stay(self):
+        self.options = ["--newest-torch"]
+        newest = self.folder / "newest.txt"
+        newest.write_text(self.wheel("newest_torch", {"torch.py": ""}).split(" ")[0] + " --hash=sha256:" + "0" * 64 + "\n")
+        self.environment["MUSTER_NEWEST_TORCH_LIST"] = str(newest)
+        self.refused(str(newest), "DO NOT MATCH THE HASHES")
+        self.assertEqual(self.left_behind(), ["cuda", "peers"])
+
     def test_the_judges_need_cuda_first_and_its_failure_is_theirs(self):
         (self.deps / "cuda" / ".complete").unlink()
         self.free_space(3000)

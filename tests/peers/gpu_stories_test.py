@@ -3,7 +3,7 @@ out of memory, a kernel that never ends and what a job sees are told as they are
 
 Method: a real musterd with the driver's own list of GPUs, our engine on the GPU, and PyTorch with NCCL. Kills come at random times.
 A judge of its own looks which processes have a GPU's device file open. MUSTER_GPU_KILLS is the number of kills; the seed is printed.
-Usage: MUSTER_BIN_FOLDER=... run.py, see tests/peers/run.py. Without a GPU the tests are skipped.
+Usage: MUSTER_BIN_FOLDER=... run.py, see tests/peers/run.py. Without a GPU the tests are skipped (tools/testing/gpus.py).
 """
 
 import glob
@@ -20,7 +20,8 @@ import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "system"))
+sys.path[:0] = [str(HERE.parent / "system"), str(HERE.parents[1] / "tools" / "testing")]
+import gpus  # noqa: E402
 from daemon import Musterd, eventually  # noqa: E402
 
 BIN = pathlib.Path(os.environ["MUSTER_BIN_FOLDER"])
@@ -261,9 +262,10 @@ class GpuStories(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not glob.glob("/dev/nvidia[0-9]*"):
-        print("skipped: no GPU on this machine", file=sys.stderr)
-        sys.exit(77)
+    verdict, why = gpus.judge(1, len(glob.glob("/dev/nvidia[0-9]*")))
+    if verdict != gpus.RUNS:
+        print(f"{verdict}: {why}", file=sys.stderr)
+        sys.exit(77 if verdict == gpus.SKIPPED else 1)
     import torch  # takes seconds
     if torch.version.cuda is None:
         print(f"skipped: PyTorch of {sys.executable} is built without CUDA; set MUSTER_PEER_PYTHON to another Python", file=sys.stderr)

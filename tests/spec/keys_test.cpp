@@ -179,7 +179,7 @@ Spelt companions_of(std::string_view key) {
   if (key == "train.final_weight_decay") return {{"train.weight_decay_schedule", "\"cosine\""}};
   if (key == "train.early_stop_least") return {{"train.early_stop", "3"}};
   if (key == "train.lora_rank") return {{"model.pretrained", "\"/model\""}};
-  if (key.starts_with("train.lora_") || key == "train.export_merged")
+  if (key.starts_with("train.lora_") || key == "train.export_merged" || key == "train.quantize_base")
     return {{"model.pretrained", "\"/model\""}, {"train.lora_rank", "4"}};
   if (key == "fsdp.reduce_precision" || key == "fsdp.fp32_norms" || key == "train.heads_precision" ||
       key == "fsdp.heads_reduce_precision")

@@ -188,6 +188,39 @@ TEST(Worker, GoesOnWithTheSameBitsAfterAKillWhateverSavesMemory) {
   }
 }
 
+// The base is no part of a checkpoint: each attempt quantises it again.
+TEST(Worker, GoesOnWithTheSameBitsAfterAKillBesideAQuantisedBase) {
+  const TemporaryFolder folder;
+  TinyRun of_base{.steps = 3, .checkpoints = "of-base"};
+  of_base.extra_train = R"(,"export_folder":")" + (folder / "base").native() + "\"";
+  Ranks base(folder.path(), of_base.json(folder), {.world_size = 1, .label = "base"});
+  ASSERT_THAT(base.wait(), Each(0)) << base.log(0);
+  for (const char* format : {"nf4", "int8"}) {
+    SCOPED_TRACE(format);
+    const auto named = [&](const char* what) { return std::string(what) + format; };
+    TinyRun whole{.steps = 9, .every_steps = 3, .checkpoints = named("whole-")};
+    whole.extra_train = R"(,"lora_rank":4,"quantize_base":")" + std::string(format) + "\"";
+    whole.model = R"("pretrained":")" + (folder / "base").native() + "\"";
+    Ranks reference(folder.path(), whole.json(folder), {.label = named("whole-")});
+    ASSERT_THAT(reference.wait(), Each(0)) << reference.log(0);
+    TinyRun broken = whole;
+    broken.checkpoints = named("broken-");
+    broken.step_delay_ms = 250;
+    Ranks first(folder.path(), broken.json(folder), {.label = named("broken-")});
+    ASSERT_TRUE(first.reached(0, 5)) << first.log(0);
+    first.rank(1).signal(SIGKILL);
+    first.wait();
+    Ranks second(folder.path(), broken.json(folder), {.label = named("broken-")});
+    ASSERT_THAT(second.wait(), Each(0)) << second.log(0);
+    EXPECT_THAT(values(second.lines(1, "resumed"), "resumed"), ElementsAre("0", ::testing::AnyOf("3", "6")));
+    const auto expected = tensors_of(folder / whole.checkpoints / step_folder(9));
+    EXPECT_FALSE(expected.empty());
+    EXPECT_TRUE(tensors_of(folder / broken.checkpoints / step_folder(9)) == expected);
+    const auto all = losses(reference), rest = losses(second);
+    EXPECT_TRUE(std::equal(rest.rbegin(), rest.rbegin() + 3, all.rbegin()));
+  }
+}
+
 TEST(Worker, ASecondTermLeavesAtOnceWithoutASave) {
   const TemporaryFolder folder;
   Ranks ranks(folder.path(), TinyRun{.step_delay_ms = 10'000}.json(folder), {});

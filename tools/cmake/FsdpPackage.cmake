@@ -9,7 +9,7 @@ set(_public fsdp/comm/device_mesh.h fsdp/comm/transport.h fsdp/engine/dry_run.h 
   fsdp/engine/initialize.h fsdp/engine/recompute.h fsdp/engine/wrap.h fsdp/files/checkpoint.h fsdp/files/export.h
   fsdp/files/tensor_files.h fsdp/optim/adafactor.h fsdp/optim/average.h fsdp/optim/grad_scaler.h fsdp/optim/muon.h
   fsdp/optim/optimizers.h fsdp/optim/step_graph.h fsdp/tracing/trace.h
-  base/fd.h fsdp/comm/communicator.h fsdp/engine/layout.h fsdp/engine/segment.h fsdp/engine/unit.h fsdp/files/safetensors.h
+  base/fd.h fsdp/comm/communicator.h fsdp/engine/layout.h fsdp/engine/packing.h fsdp/engine/segment.h fsdp/engine/unit.h fsdp/files/safetensors.h
   fsdp/memory/storage.h fsdp/optim/moments.h fsdp/text/json.h)
 set(_include "${CMAKE_INSTALL_INCLUDEDIR}/muster-fsdp")
 set(_package "${CMAKE_INSTALL_LIBDIR}/cmake/fsdp")

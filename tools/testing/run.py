@@ -7,6 +7,8 @@ names tests; nothing else starts them. The cases of a GoogleTest program with th
 more than most cases; each is reported as a test. A case in which its process ends has failed, and the cases after it run in
 another one. The time limit of a test counts for each case.
 
+MUSTER_EXPECT_GPUS=N makes a failure of a suite of GPU tests that is skipped (gpus.py).
+
 BUILD_FOLDER/results-N.xml has the outcomes of run N, for tools/test_summary.py. The exit status is 0 if nothing failed.
 """
 
@@ -22,6 +24,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 
 import cases
+import gpus
 import listing
 import near
 import process
@@ -103,6 +106,8 @@ def run_alone(running, test):
         outcome = "skipped" if found and all(case.outcome == "skipped" for case in found) else "passed"
     # Of a script the last line that it printed is its reason.
     end = how_it_ended(ended, test.timeout_s) if test.case or ended.timed_out or ended.status < 0 else b""
+    if outcome == "skipped" and (why := gpus.why_no_skip(test)):
+        outcome, end = "failed", f"\n{why}\n".encode()
     return Outcome(test, outcome, ended.seconds, ended.output + end), ended
 
 
@@ -263,6 +268,11 @@ def parse(argv):
 def main(argv):
     asked = parse(argv)
     cores = os.cpu_count() or 1
+    try:
+        gpus.expected()
+    except gpus.NoNumber as error:
+        print(f"tests: {error}", file=sys.stderr)
+        return 2
     for old in asked.build.glob("results-*.xml"):
         old.unlink()
     try:

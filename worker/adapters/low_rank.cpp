@@ -77,6 +77,17 @@ std::map<std::string, std::int64_t> add_adapters(torch::nn::Module& model, const
   refuse(key, "the model has no linear layer \"" + *missing.begin() + "\"; it has " + there);
 }
 
+std::set<std::string> weights_of_layers(const torch::nn::Module& model) {
+  std::set<std::string> out;
+  for (const auto& item : model.named_modules()) {
+    const auto* module = item.value().get();
+    if (dynamic_cast<const Linear*>(module) == nullptr || dynamic_cast<const OuterPart*>(module) != nullptr) continue;
+    const std::string weight = item.key() + ".weight";
+    if (!is_of_adapter(weight)) out.insert(weight);
+  }
+  return out;
+}
+
 Json adapters_json(const LowRank& adapters) {
   Json out;
   out["r"] = adapters.rank;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,10 @@ std::string adapter_b(const std::string& layer);
 /// layer.
 std::map<std::string, std::int64_t> add_adapters(torch::nn::Module& model, const LowRank& adapters, double dropout,
                                                  const std::string& key);
+
+/// The weights of a model's linear layers, the head's excepted: those that bitsandbytes' and PEFT's QLoRA quantises.
+/// Weights of adapters are not among them.
+std::set<std::string> weights_of_layers(const torch::nn::Module& model);
 
 /// The members that adapter_config.json and a checkpoint have alike: r, lora_alpha, target_modules.
 fsdp::Json adapters_json(const LowRank& adapters);

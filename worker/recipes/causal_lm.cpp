@@ -26,6 +26,24 @@ namespace worker {
 namespace {
 
 constexpr std::string_view kWeight = ".weight";
+constexpr const char* kQuantized = "quantize_base";  // of a checkpoint's extra.pretrained
+
+fsdp::FrozenFormat format_of(spec::BaseFormat format) {
+  switch (format) {
+    case spec::BaseFormat::kNf4:
+      return fsdp::FrozenFormat::kNf4;
+    case spec::BaseFormat::kInt8:
+      return fsdp::FrozenFormat::kInt8;
+    case spec::BaseFormat::kNone:
+      break;
+  }
+  return fsdp::FrozenFormat::kPlain;
+}
+
+/// The word of train.quantize_base.
+std::string text_of(spec::BaseFormat format) {
+  return format == spec::BaseFormat::kNone ? "none" : name_of(format_of(format));
+}
 
 std::vector<std::string> layers_of(const spec::Lora& lora, const Family& family) {
   if (lora.layers.empty() && family.lora_layers.empty()) {
@@ -50,6 +68,7 @@ class Adapters {
         inputs_(add_adapters(*part.module, shape_, lora_.dropout, "train.lora_layers")) {
     for (auto& item : part.module->named_parameters()) item.value().requires_grad_(is_of_adapter(item.key()));
     part.saved = is_of_adapter;
+    if (lora_.base_format != spec::BaseFormat::kNone) quantise_base(part);
   }
 
   /// Draws first values for elements of an adapter's parameter: A uniform in [-1, 1] / sqrt(in), B zero, as PEFT does.
@@ -66,7 +85,8 @@ class Adapters {
   /// Describes them in a checkpoint's extra, so that they can be used without the run file.
   void note(fsdp::Json& extra) const { extra[kAdaptersOfExtra] = adapters_json(shape_); }
 
-  /// Completes an export: the whole model with W + (alpha / rank) B A, computed in fp32, in place of W; or, with
+  /// Completes an export: the whole model with W + (alpha / rank) B A, computed in fp32, in place of W, where W has the
+  /// values that the training has computed with, also those of a quantised base; or, with
   /// train.export_merged = false, the adapters alone as adapter_model.safetensors, and adapter_config.json, which names
   /// `pretrained` as the model they belong to.
   void complete(const std::string& pretrained, fsdp::ExportOptions& options) const {
@@ -88,6 +108,18 @@ class Adapters {
   }
 
  private:
+  /// Lets the units keep the weights of layers in the format of train.quantize_base.
+  void quantise_base(Part& part) const {
+    const auto format = [format = format_of(lora_.base_format),
+                         weights = weights_of_layers(*part.module)](const fsdp::ParameterInfo& parameter) {
+      return weights.contains(parameter.name) ? format : fsdp::FrozenFormat::kPlain;
+    };
+    part.options = [format](const torch::nn::Module& /*unit*/, fsdp::ShardOptions of_run) {
+      of_run.frozen_format = format;
+      return of_run;
+    };
+  }
+
   void complete_merged(fsdp::ExportOptions& options) const {
     options.name_of = [](const std::string& name) { return is_of_adapter(name) ? std::nullopt : std::optional(name); };
     options.value_of = [scale = shape_.scale(), inputs = inputs_](const std::string& name, const at::Tensor& value,
@@ -193,12 +225,20 @@ class CausalLm : public Recipe {
     adapters_->note(extra);
     extra["pretrained"]["folder"] = chosen_.pretrained.native();
     extra["pretrained"]["fingerprint"] = base_fingerprint_;
+    extra["pretrained"][kQuantized] = text_of(lora_.base_format);
   }
 
   /// Adapters belong to the model that they were trained with.
   void load(const fsdp::Json& extra) override {
     if (!adapters_) return;
     const fsdp::Json& then = extra.at("pretrained");
+    const fsdp::Json* quantized = then.find(kQuantized);  // null before there was train.quantize_base
+    const std::string began_with = quantized == nullptr ? "none" : quantized->as_string();
+    if (began_with != text_of(lora_.base_format)) {
+      throw base::UsageError("train.quantize_base = \"" + text_of(lora_.base_format) +
+                             "\": the adapters were trained beside a base in \"" + began_with +
+                             "\", whose values differ; set it to that, or use a new checkpoint.folder");
+    }
     if (then.at("fingerprint").as_string() == base_fingerprint_) return;
     throw base::UsageError("model.pretrained = \"" + chosen_.pretrained.native() +
                            "\": the adapters were trained with other files (" + then.at("folder").as_string() +

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/usage_error.h"
-#include "fsdp/engine/kept_results.h"
 #include "fsdp/optim/moments.h"
 
 namespace worker {
@@ -48,14 +47,6 @@ bool is_of_norm(const fsdp::ParameterInfo& parameter) {
 }
 
 }  // namespace
-
-CallWrapper recomputing(const torch::nn::Module& module, fsdp::RecomputeOptions options) {
-  static constexpr ActivationCheckpoint kOfEngine{&fsdp::KeptResults::keeps, &fsdp::KeptResults::of};
-  use_activation_checkpoint(&kOfEngine);
-  return [&module, options = std::move(options)](Tensors inputs, const Forward& forward) {
-    return fsdp::recompute(std::move(inputs), forward, module, options);
-  };
-}
 
 at::ScalarType dtype_of(spec::Precision precision) {
   switch (precision) {

@@ -6,6 +6,7 @@
 #include "agent/rank/environment.h"
 #include "fsdp/comm/device_mesh.h"
 #include "fsdp/engine/gradient_place.h"
+#include "fsdp/engine/kept_results.h"
 #include "fsdp/engine/recompute.h"
 #include "fsdp/engine/unit.h"
 #include "fsdp/engine/wrap.h"
@@ -26,7 +27,13 @@ inline CallWrapper wrapper_of(std::shared_ptr<fsdp::Unit> unit) {
 
 /// Activation checkpointing as a wrapper. `module` owns the wrapper, or what owns it. From now on the models'
 /// operations ask the engine whether their results are kept.
-CallWrapper recomputing(const torch::nn::Module& module, fsdp::RecomputeOptions options = {});
+inline CallWrapper recomputing(const torch::nn::Module& module, fsdp::RecomputeOptions options = {}) {
+  static constexpr ActivationCheckpoint kOfEngine{&fsdp::KeptResults::keeps, &fsdp::KeptResults::of};
+  use_activation_checkpoint(&kOfEngine);
+  return [&module, options = std::move(options)](Tensors inputs, const Forward& forward) {
+    return fsdp::recompute(std::move(inputs), forward, module, options);
+  };
+}
 
 /// The mesh that "fsdp" asks for: the axes along which "fsdp.strategy" spreads the ranks of an attempt, and
 /// "fsdp.shared_memory". Throws base::UsageError where the ranks do not divide into groups, naming key, value and

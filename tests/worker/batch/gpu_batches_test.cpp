@@ -1,6 +1,7 @@
 // Goal: the batches of a training on a GPU lie in pinned memory, from which copies to the GPU need no wait.
 // Method: a loader alone, and the one that a run sets up. Skipped without a GPU.
 #include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "tests/expected_gpus.h"
 #include "tests/worker/trainer_ranks.h"
 #include "worker/batch/loader.h"
 #include "worker/train/setup.h"
@@ -18,9 +20,7 @@ namespace {
 
 class GpuBatches : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (!at::hasCUDA()) GTEST_SKIP() << "no GPU on this machine, or a LibTorch without CUDA";
-  }
+  void SetUp() override { MUSTER_NEED_GPUS(1, at::hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0); }
 };
 
 /// Two tensors for each sample.

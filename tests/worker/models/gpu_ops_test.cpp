@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/expected_gpus.h"
 #include "tests/worker/packed_rows.h"
 #include "worker/models/fused_ops.h"
 #include "worker/models/head_loss.h"
@@ -30,7 +31,7 @@ using ::testing::Le;
 class GpuOps : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no GPU on this machine";
+    MUSTER_NEED_GPUS(1, c10::cuda::device_count());
     at::manual_seed(5);
   }
 };

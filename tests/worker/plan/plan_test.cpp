@@ -7,12 +7,18 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/process_table.h"
 #include "base/usage_error.h"
 #include "fsdp/memory/storage.h"
+#include "spec/tables/llama_keys.h"
+#include "tests/worker/llama_folder.h"
 #include "tests/worker/plan_settings.h"
 #include "tests/worker/temporary_folder.h"
 #include "tests/worker/trainer_ranks.h"
@@ -151,6 +157,45 @@ TEST(Plan, OfOneRankIsAsClose) {
   }
 }
 
+/// Adapters for the model in `base`, with more members of "train" and "fsdp".
+RunConfig adapters_of(const TemporaryFolder& folder, const std::string& train, const std::string& fsdp = "") {
+  return parse_run_config(R"({"format":1,"name":"adapters","model":{"pretrained":")" + (folder / "base").native() +
+                          R"("},"data":{"source":"fixture","sequence_length":128,"cache_folder":")" +
+                          (folder / "cache").native() +
+                          R"("},"train":{"steps":3,"warmup_steps":0,"validation_every_steps":0,"lora_rank":4)" + train +
+                          R"(},"fsdp":{"shared_memory":false)" + fsdp +
+                          R"(},"checkpoint":{"every_steps":0,"folder":")" + (folder / "checkpoints").native() + "\"}}");
+}
+
+TEST(Plan, OfAdaptersBesideAQuantisedBaseIsWithinHalfAPercent) {
+  const TemporaryFolder folder;
+  auto sizes = spec::bind<spec::Llama>(spec::llama(), config_of(folder, {}).values);
+  sizes.vocab_size = 257;
+  fsdp::Json json = config_json(sizes);
+  json["max_position_embeddings"] = sizes.max_position_embeddings;
+  write_folder(folder / "base", json, drawn(sizes, 3));
+  std::map<std::string, std::int64_t> parameters;
+  for (const char* format : {"none", "int8", "nf4"}) {
+    for (const auto& [ranks, precision, fsdp] :
+         {std::tuple(2, "bf16", R"(,"activation_checkpointing":"block")"), std::tuple(1, "fp32", ""),
+          std::tuple(2, "fp32", R"(,"strategy":"zero1")"), std::tuple(2, "fp16", R"(,"prefetch_depth":2)")}) {
+      SCOPED_TRACE(std::string(format) + ", " + precision + fsdp);
+      const RunConfig config = adapters_of(
+          folder,
+          R"(,"batch_size":4,"precision":")" + std::string(precision) + R"(","quantize_base":")" + format + "\"", fsdp);
+      const RankPlan plan = plan_rank(config, place_of(ranks));
+      const Measured real = measured(config, ranks);
+      const auto planned = static_cast<double>(plan.tensor_bytes()), needed = static_cast<double>(real.tensor_bytes);
+      EXPECT_NEAR(planned, needed, 0.005 * needed);
+      EXPECT_EQ(plan.wire_bytes, real.wire_bytes);
+      if (precision == std::string("bf16")) parameters[format] = plan.parameter_bytes;
+      std::filesystem::remove_all(folder / "checkpoints");
+    }
+  }
+  EXPECT_LT(parameters["int8"], 0.6 * static_cast<double>(parameters["none"]));
+  EXPECT_LT(parameters["nf4"], 0.4 * static_cast<double>(parameters["none"]));
+}
+
 /// The shape of Llama-2-7B.
 RunConfig large(const TemporaryFolder& folder) {
   return parse_run_config(
@@ -161,6 +206,36 @@ RunConfig large(const TemporaryFolder& folder) {
       (folder / "cache").native() + R"("},"train":{"steps":5,"batch_size":256,"micro_batch_size":1,"precision":"bf16"},
       "checkpoint":{"asynchronous":true,"folder":")" +
       (folder / "checkpoints").native() + "\"}}");
+}
+
+// Llama-2-7B has 6,476,005,376 weights in the layers of its blocks, and 262,410,240 others, which stay in bf16.
+TEST(Plan, OfLlama2InNf4KeepsTheBaseInLessThanFourAndAHalfGigabytesOnAllRanks) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "base");
+  write_file(folder / "base/config.json",
+             R"({"model_type":"llama","vocab_size":32000,"hidden_size":4096,"intermediate_size":11008,
+             "num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,"max_position_embeddings":4096,
+             "rms_norm_eps":1e-5})");
+  const auto bytes = [&](const char* format, int ranks) {
+    const RunConfig config =
+        adapters_of(folder, R"(,"batch_size":8,"precision":"bf16","quantize_base":")" + std::string(format) + "\"");
+    const RankPlan plan = plan_memory(config, place_of(ranks), PlanFor::kGpus);
+    return std::pair(static_cast<double>(plan.parameter_bytes) * ranks, static_cast<double>(plan.tensor_bytes()));
+  };
+  constexpr double kOfLayers = 6'476'005'376, kOthers = 262'410'240, kAdapters = 2.0 * 32 * (4 * 4096 + 4 * 4096);
+  for (const int ranks : {1, 8}) {
+    const auto [nf4, nf4_rank] = bytes("nf4", ranks);
+    const auto [int8, int8_rank] = bytes("int8", ranks);
+    const auto [bf16, bf16_rank] = bytes("none", ranks);
+    EXPECT_NEAR(nf4, kOfLayers * 4.5 / 8 + kOthers * 2 + kAdapters * 4, 0.001 * nf4);
+    EXPECT_LE(nf4, 4.5e9);
+    EXPECT_NEAR(int8, kOfLayers * 8.125 / 8 + kOthers * 2 + kAdapters * 4, 0.001 * int8);
+    EXPECT_NEAR(bf16, (kOfLayers + kOthers) * 2 + kAdapters * 4, 0.001 * bf16);
+    std::printf(
+        "Llama-2-7B on %d ranks: the base takes %.2f GB in nf4, %.2f GB in int8 and %.2f GB in bf16 over all; a "
+        "rank %.2f, %.2f and %.2f GB of tensors at the peak\n",
+        ranks, nf4 / 1e9, int8 / 1e9, bf16 / 1e9, nf4_rank / 1e9, int8_rank / 1e9, bf16_rank / 1e9);
+  }
 }
 
 TEST(Plan, SaysWhatAGraphOfAStepKeepsBetweenSteps) {

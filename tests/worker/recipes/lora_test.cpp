@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/usage_error.h"
+#include "fsdp/engine/packing.h"
 #include "fsdp/files/safetensors.h"
 #include "spec/tables/llama_keys.h"
 #include "tests/worker/llama_folder.h"
@@ -56,6 +57,16 @@ class Lora : public ::testing::Test {
     std::vector<double> out;
     for (const auto& step : listeners[0].steps) out.push_back(value_of(step.values, "loss").value_or(-1));
     return out;
+  }
+
+  /// The weights of a layer as they are kept in this format.
+  at::Tensor quantised(const std::string& weight, fsdp::FrozenFormat format) const {
+    const at::Tensor& values = base_.at(weight);
+    const fsdp::Packing packing(format, values.numel());
+    const at::Tensor bytes = at::zeros({packing.bytes()}, at::kByte), out = at::empty({values.numel()});
+    packing.quantise(values.reshape({-1}), bytes, 0);
+    packing.dequantise(bytes, out);
+    return out.view(values.sizes());
   }
 
   const TemporaryFolder folder_;
@@ -146,6 +157,61 @@ TEST_F(Lora, GoesOnAtAnotherNumberOfRanks) {
   const auto rest = losses(config, 3, 0, 2);
   parts.insert(parts.end(), rest.begin(), rest.end());
   EXPECT_THAT(parts, ::testing::Pointwise(::testing::DoubleNear(2e-5), whole));
+}
+
+TEST_F(Lora, LearnsBesideAQuantisedBaseAndIsMergedWithIt) {
+  const auto whole = losses(run(R"(,"steps":1)", "plain"), 2);
+  for (const auto& [name, format] :
+       {std::pair("nf4", fsdp::FrozenFormat::kNf4), std::pair("int8", fsdp::FrozenFormat::kInt8)}) {
+    SCOPED_TRACE(name);
+    const std::string quantised_by = R"(,"quantize_base":")" + std::string(name) + "\"";
+    RunConfig apart = run(R"(,"steps":30,"export_merged":false)" + quantised_by, name);
+    RunConfig merged = run(R"(,"steps":30)" + quantised_by, name);
+    apart.exports.folder = (folder_ / std::string(name) / "apart").native();
+    merged.exports.folder = (folder_ / std::string(name) / "merged").native();
+    const auto curve = losses(apart, 2);
+    losses(merged, 1);  // finds all steps done
+    EXPECT_LT(curve.back(), curve.front() - 0.05);
+    EXPECT_NE(curve.front(), whole.front());
+    EXPECT_NEAR(curve.front(), whole.front(), 0.05);
+    const auto adapters = read_all(folder_ / std::string(name) / "apart/adapter_model.safetensors");
+    for (const auto& [weight, value] : read_all(folder_ / std::string(name) / "merged/model.safetensors")) {
+      const bool is_of_layer = weight.ends_with("_proj.weight");
+      at::Tensor wanted = is_of_layer ? quantised(weight, format) : base_.at(weight);
+      const std::string layer = "base_model.model." + weight.substr(0, weight.size() - std::string(".weight").size());
+      if (adapters.contains(layer + ".lora_A.weight"))
+        wanted = wanted + 2 * adapters.at(layer + ".lora_B.weight").matmul(adapters.at(layer + ".lora_A.weight"));
+      EXPECT_TRUE(at::allclose(value, wanted, 1e-6, 1e-7)) << weight;
+      EXPECT_EQ(at::equal(value, base_.at(weight)), !is_of_layer) << weight;
+    }
+  }
+}
+
+TEST_F(Lora, GoesOnBesideAQuantisedBaseWithTheSameBits) {
+  const std::string nf4 = R"(,"steps":8,"quantize_base":"nf4")", blocks = R"(,"activation_checkpointing":"block")";
+  const auto whole = losses(run(nf4, "whole", blocks), 2);
+  const RunConfig config = run(nf4, "parts", blocks);
+  auto parts = losses(config, 2, /*save_at=*/4);
+  ASSERT_EQ(parts.size(), 4U);
+  const auto rest = losses(config, 2, 0, 2);
+  parts.insert(parts.end(), rest.begin(), rest.end());
+  EXPECT_EQ(parts, whole);
+  EXPECT_EQ(losses(run(nf4, "plain"), 2), whole) << "recomputing changes no bit";
+  EXPECT_THAT(losses(run(nf4, "alone"), 1), ::testing::Pointwise(::testing::DoubleNear(2e-5), whole));
+}
+
+TEST_F(Lora, OfABaseInAnotherFormatIsRefused) {
+  losses(run(R"(,"steps":2,"quantize_base":"nf4")"), 1);
+  for (const char* then : {R"(,"steps":4)", R"(,"steps":4,"quantize_base":"int8")"}) {
+    std::vector<Listener> listeners(1);
+    std::string error;
+    listeners[0].on_failure = [&](const std::string& text) { error = text; };
+    train(run(then), listeners, 2);
+    EXPECT_THAT(error,
+                AllOf(HasSubstr("train.quantize_base = \""),
+                      HasSubstr("the adapters were trained beside a base in \"nf4\", whose values differ; set it "
+                                "to that, or use a new checkpoint.folder")));
+  }
 }
 
 TEST_F(Lora, OfAnotherModelIsRefused) {

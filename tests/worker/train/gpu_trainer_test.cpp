@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "fsdp/engine/random_state.h"
+#include "tests/expected_gpus.h"
 #include "tests/worker/trainer_ranks.h"
 #include "worker/train/gpu.h"
 #include "worker/train/step_measures.h"
@@ -22,7 +23,7 @@ using ::testing::Field;
 class GpuTrainer : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no GPU on this machine";
+    MUSTER_NEED_GPUS(1, c10::cuda::device_count());
     fsdp::compute_deterministically();  // before the first test computes; later tests train with the key
   }
 };
