@@ -84,7 +84,7 @@ at::Tensor losses_of(const at::Tensor& scores, const at::Tensor& targets, bool g
   return losses.sum();
 }
 
-/// The same by LibTorch's operations, for fp32 scores.
+/// The sum and the gradients by LibTorch's operations, for fp32 scores.
 at::Tensor losses_by_operations(const at::Tensor& scores, const at::Tensor& targets, bool gradient) {
   const at::Tensor counts = targets.ne(data::order::kNoTarget).to(at::kFloat);
   const at::Tensor index = targets.clamp_min(0).unsqueeze(-1);

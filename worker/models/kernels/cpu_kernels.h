@@ -10,7 +10,7 @@
 // flags of its own.
 namespace worker::kernels::cpu {
 
-/// As the kernel of GPUs, for the tokens [begin, end).
+/// Rotates the heads of the tokens [begin, end), as the kernel of GPUs does for all tokens.
 void rotate(Number type, const Rows& x, const void* cos, const void* sin, const Rows& out, const RotationSizes& sizes,
             std::int64_t begin, std::int64_t end);
 
@@ -49,7 +49,8 @@ struct NormBackward {
 };
 void rms_norm_backward(Number type, const NormBackward& norm);
 
-/// As the kernel of GPUs, for fp32 scores. A target outside of [0, vocab) is the caller's mistake.
+/// The cross entropies of fp32 scores and their gradients, as the kernel of GPUs computes them. A target outside of [0,
+/// vocab) is the caller's mistake.
 void cross_entropy(float* scores, const std::int64_t* targets, float* losses, std::int64_t rows, std::int64_t vocab,
                    std::int64_t ignored, bool gradient);
 
