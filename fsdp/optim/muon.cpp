@@ -11,7 +11,7 @@
 namespace fsdp {
 namespace {
 
-constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kEps = 1e-7;  // of torch.optim.Muon
+constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kNormEps = 1e-7;  // of torch.optim.Muon
 constexpr int kIterations = 5;
 const char* const kMomentum = "momentum_buffer";
 enum : std::size_t { kMomentumState, kFirstMoment };
@@ -20,7 +20,7 @@ enum : std::size_t { kMomentumState, kFirstMoment };
 at::Tensor orthogonal(const at::Tensor& matrix) {
   const bool is_tall = matrix.size(0) > matrix.size(1);
   at::Tensor x = is_tall ? matrix.t() : matrix;
-  x = x.div(x.norm().clamp_min(kEps));
+  x = x.div(x.norm().clamp_min(kNormEps));
   for (int i = 0; i < kIterations; ++i) {
     const at::Tensor gram = at::matmul(x, x.t());
     x = at::addmm(x, at::addmm(gram, gram, gram, kB, kC), x, kA, 1);
