@@ -48,11 +48,10 @@ void Participation::start(std::vector<Segment*> segments) {
     segment->used_anywhere_ = segment->used_here_;
   }
   if (mine.empty() || communicator_.world_size() == 1) return;
-  const auto count = static_cast<std::int64_t>(mine.size());
   const at::NoGradGuard no_grad;
-  table_ = at::zeros({communicator_.world_size() * count}, at::kByte);
-  std::memcpy(table_.mutable_data_ptr<std::uint8_t>() + communicator_.rank() * count, mine.data(), mine.size());
-  pending_ = communicator_.all_gather_into(table_, "participation of parameters");
+  flags_ = at::empty({static_cast<std::int64_t>(mine.size())}, at::kBool);
+  std::ranges::transform(mine, flags_.mutable_data_ptr<bool>(), [](std::uint8_t flag) { return flag != 0; });
+  pending_ = communicator_.start_all_reduce(flags_, "participation of parameters");
 }
 
 void Participation::finish() {
@@ -64,10 +63,9 @@ void Participation::finish() {
     return std::all_of(used.begin(), used.end(), [](std::uint8_t flag) { return flag != 0; });
   };
   if (std::all_of(segments_.begin(), segments_.end(), whole)) return;
-  const auto* flag = table_.const_data_ptr<std::uint8_t>();
-  for (int rank = 0; rank < communicator_.world_size(); ++rank)
-    for (Segment* segment : segments_)
-      for (std::uint8_t& used : segment->used_anywhere_) used |= *flag++;
+  const bool* flag = flags_.const_data_ptr<bool>();
+  for (Segment* segment : segments_)
+    for (std::uint8_t& used : segment->used_anywhere_) used = *flag++ ? 1 : 0;
 }
 
 namespace {
