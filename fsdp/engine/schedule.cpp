@@ -18,10 +18,6 @@ GatherStream::GatherStream(at::Device device) : device_(device) {
   stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/true);
 }
 
-c10::Stream GatherStream::current() const {
-  return c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
-}
-
 void GatherStream::run(const std::optional<c10::Event>& after, const std::function<void()>& gather) const {
   if (!stream_) return gather();
   if (after) after->block(*stream_);
@@ -32,11 +28,11 @@ void GatherStream::run(const std::optional<c10::Event>& after, const std::functi
 void GatherStream::mark(std::optional<c10::Event>& event) const {
   if (!stream_) return;
   if (!event) event.emplace(device_.type());
-  event->record(current());
+  event->record(current_stream(device_));
 }
 
 void GatherStream::wait_for(const std::optional<c10::Event>& event) const {
-  if (stream_ && event) event->block(current());
+  if (stream_ && event) event->block(current_stream(device_));
 }
 
 void Participation::start(std::vector<Segment*> segments) {

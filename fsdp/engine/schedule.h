@@ -34,8 +34,6 @@ class GatherStream {
   void wait_for(const std::optional<c10::Event>& event) const;
 
  private:
-  c10::Stream current() const;
-
   at::Device device_;
   std::optional<c10::Stream> stream_;  // only on devices with streams
 };

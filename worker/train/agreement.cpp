@@ -1,9 +1,10 @@
 #include "worker/train/agreement.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 namespace worker {
@@ -19,13 +20,12 @@ constexpr std::int64_t kOtherSums = 5;
 /// One of several traces is taken, the same on all ranks. The others are passed on again when that trace is over.
 TraceWish newest_trace(fsdp::Communicator& ranks, const TraceWish& mine) {
   // Exact in doubles: see agent::protocol::kMostTraceNumber.
-  const std::array own{static_cast<double>(mine.number), static_cast<double>(mine.first),
-                       static_cast<double>(mine.steps)};
-  const auto columns = static_cast<std::int64_t>(own.size());
-  at::Tensor table = at::zeros({ranks.world_size() * columns}, at::kDouble);
-  std::ranges::copy(own, table.mutable_data_ptr<double>() + ranks.rank() * columns);
-  table = table.to(ranks.device());
-  ranks.all_gather_into(table, "traces that ranks have heard of")->wait();
+  const at::Tensor own =
+      at::tensor({static_cast<double>(mine.number), static_cast<double>(mine.first), static_cast<double>(mine.steps)},
+                 at::kDouble);
+  const std::int64_t columns = own.numel();
+  at::Tensor table = at::empty({ranks.world_size() * columns}, own.options().device(ranks.device()));
+  ranks.gather(table, own, "traces that ranks have heard of");
   table = table.to(at::kCPU);
   TraceWish newest;
   const auto* row = table.const_data_ptr<double>();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fsdp/comm/buffer_pool.h"
+#include "fsdp/comm/sockets/connect.h"
 #include "fsdp/comm/sockets/peer_sockets.h"
 #include "fsdp/comm/sockets/topic.h"
 #include "fsdp/comm/transport.h"
@@ -81,7 +82,7 @@ class SocketTransport : public Transport {
  public:
   SocketTransport(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options)
       : store_(store), rank_(options.rank), world_size_(options.world_size) {
-    const std::string address = options.interface_address.empty() ? "127.0.0.1" : options.interface_address;
+    const std::string address = net::address_of(options.interface_address);
     try {
       sockets_ = std::make_shared<PeerSockets>(
           *store, PeerGroup{rank_, world_size_, address, options.timeout, options.check_peers});

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "fsdp/comm/sockets/connect.h"
 #include "fsdp/comm/sockets/peer_sockets.h"
 #include "fsdp/comm/sockets/rank_tree.h"
 #include "fsdp/comm/sockets/topic.h"
@@ -195,7 +196,7 @@ class TreeTransport : public Transport {
  public:
   TreeTransport(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options)
       : store_(store), rank_(options.rank), world_size_(options.world_size), tree_(rank_, world_size_) {
-    const std::string address = options.interface_address.empty() ? "127.0.0.1" : options.interface_address;
+    const std::string address = net::address_of(options.interface_address);
     try {
       relay_ = std::make_shared<Relay>(
           *store, PeerGroup{rank_, world_size_, address, options.timeout, options.check_peers, tree_.neighbours()});

@@ -131,7 +131,7 @@ void Watcher::check_all_here(milliseconds patience) const {
 void Watcher::meet(c10d::Store& store) {
   const std::string key = "watcher";
   if (rank_ == 0) {
-    const std::string address = options_.interface_address.empty() ? "127.0.0.1" : options_.interface_address;
+    const std::string address = net::address_of(options_.interface_address);
     std::random_device random;
     secret_ = std::to_string(std::uint64_t{random()} << 32 | random());
     listening_ = net::listen_at(address);
