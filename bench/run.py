@@ -13,6 +13,8 @@ import pathlib
 import platform
 import sys
 
+import activations
+import agreement
 import checkpoint
 import collectives
 import demo
@@ -32,7 +34,7 @@ import slurm_submit
 import soak
 import sweeps
 
-BENCHMARKS = {"checkpoint": checkpoint.measure, "collectives": collectives.measure, "demo": demo.measure,
+BENCHMARKS = {"activations": activations.measure, "agreement": agreement.measure, "checkpoint": checkpoint.measure, "collectives": collectives.measure, "demo": demo.measure,
               "engine": engine.measure, "engine_gpu": engine_gpu.measure, "fault_latency": fault_latency.measure,
               "heartbeats": heartbeats.measure, "host_cost": host_cost.measure, "idle": idle.measure, "long_job": long_job.measure,
               "many_ranks": many_ranks.measure,

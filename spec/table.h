@@ -94,13 +94,15 @@ void choose(std::optional<Enum>& out, std::string_view choices, std::string_view
 }
 
 /// A function for a row's `assign`: copies the value into this member of the options. Of a choice, the member is an
-/// enum or an optional enum; see choose().
+/// enum or an optional enum; see choose(). An optional flag has no value where the key is not set.
 template <auto Member>
 void into(void* options, const Value& value, std::string_view choices) {
   const auto put = [&]<class Options, class Type>(Type Options::*member) {
     auto& out = static_cast<Options*>(options)->*member;
     if constexpr (requires { choose(out, choices, std::string_view()); }) {
       choose(out, choices, std::get<std::string>(value));
+    } else if constexpr (std::is_same_v<Type, std::optional<bool>>) {
+      out = std::get<bool>(value);
     } else {
       out = std::get<Type>(value);
     }

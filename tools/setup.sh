@@ -278,21 +278,30 @@ install_peers() {
   has_newest_peers || install_newest_peers
 }
 
+# Installs a list's wheels into a folder of its own, which goes before the packages of peers.txt.
+install_beside_peers() {  # list, folder, log
+  rm -rf "$2"
+  "$peers_folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
+    --only-binary :all: --target "$2" -r "$1" > "$3" 2>&1 && return 0
+  rm -rf "$2"
+  die "installing $1 failed (log: $3): $(grep -m1 -iE 'do not match|no space left|no matching|hash' "$3" || tail -n 1 "$3")"
+}
+
+# The folder is complete once its packages can be imported. The import compiles them once.
+finish_beside_peers() {  # list, folder, log, statement
+  env -u PYTHONDONTWRITEBYTECODE PYTHONPATH="$2" "$peers_folder/bin/python" -c "$4" > "$3" 2>&1 ||
+    die "what is installed in $2 can't be imported (log: $3): $(tail -n 1 "$3")"
+  wheel_stamp "$1" > "$2/.complete"
+  rm -f "$3"
+}
+
 install_newest_peers() {
   local log
   need_space "$deps_folder" 300 "the newest transformers"
   log=$(mktemp)
-  rm -rf "$newest_peers_folder"
-  if ! "$peers_folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
-    --only-binary :all: --target "$newest_peers_folder" -r "$newest_peers_list" > "$log" 2>&1; then
-    rm -rf "$newest_peers_folder"
-    die "installing $newest_peers_list failed (log: $log): $(grep -m1 -iE 'do not match|no space left|no matching|hash' "$log" || tail -n 1 "$log")"
-  fi
-  env -u PYTHONDONTWRITEBYTECODE PYTHONPATH="$newest_peers_folder" "$peers_folder/bin/python" -c \
-    'from transformers import AutoTokenizer, BertForMaskedLM, Dinov2Model, GPTNeoXForCausalLM, LlamaForCausalLM, T5ForConditionalGeneration' > "$log" 2>&1 ||
-    die "what is installed in $newest_peers_folder can't be imported (log: $log): $(tail -n 1 "$log")"
-  wheel_stamp "$newest_peers_list" > "$newest_peers_folder/.complete"
-  rm -f "$log"
+  install_beside_peers "$newest_peers_list" "$newest_peers_folder" "$log"
+  finish_beside_peers "$newest_peers_list" "$newest_peers_folder" "$log" \
+    'from transformers import AutoTokenizer, BertForMaskedLM, Dinov2Model, GPTNeoXForCausalLM, LlamaForCausalLM, T5ForConditionalGeneration'
 }
 
 install_first_peers() {
@@ -338,22 +347,14 @@ setup_newest_torch() {
   need_space "$deps_folder" 3000 "the newest PyTorch"
   local log file link
   log=$(mktemp)
-  rm -rf "$newest_torch_folder"
-  if ! "$peers_folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
-    --only-binary :all: --target "$newest_torch_folder" -r "$newest_torch_list" > "$log" 2>&1; then
-    rm -rf "$newest_torch_folder"
-    die "installing $newest_torch_list failed (log: $log): $(grep -m1 -iE 'do not match|no space left|no matching|hash' "$log" || tail -n 1 "$log")"
-  fi
+  install_beside_peers "$newest_torch_list" "$newest_torch_folder" "$log"
   for file in "$cuda_folder"/nvidia/*/lib/*.so*; do
     link="$newest_torch_folder/${file#"$cuda_folder/"}"
     [ -e "$file" ] && [ ! -e "$link" ] || continue
     mkdir -p "${link%/*}"
     ln -s --relative "$file" "$link"
   done
-  env -u PYTHONDONTWRITEBYTECODE PYTHONPATH="$newest_torch_folder" "$peers_folder/bin/python" -c 'import torch' > "$log" 2>&1 ||
-    die "what is installed in $newest_torch_folder can't be imported (log: $log): $(tail -n 1 "$log")"
-  wheel_stamp "$newest_torch_list" > "$newest_torch_folder/.complete"
-  rm -f "$log"
+  finish_beside_peers "$newest_torch_list" "$newest_torch_folder" "$log" 'import torch'
 }
 
 # The sources of tools/deps/sources.txt, by apt and without root.

@@ -118,7 +118,8 @@ int main(int argc, char** argv) {
   starter::take_back_library_path();
   worker::set_up_gpus();
   agent::rank::install_stop_signals();
-  // A rank has connections to all others, several times. Only muster-data is started later, which may have as many.
+  // Rank 0 has two connections to each rank, and CPU ranks of several nodes have more (docs/ranks.md). Only muster-data
+  // is started later, which may have as many.
   base::raise_open_files_limit();
   agent::rank::RankEnvironment environment;
   worker::RunConfig config;

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -12,15 +13,10 @@
 #include "fsdp/comm/transport.h"
 
 namespace fsdp {
-namespace {
-
-constexpr std::int64_t kCacheLine = 64;  // where buffers begin
 
 c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
-
-}  // namespace
 
 struct BufferPool::Region {
   /// Bytes [begin, end) of a region.
@@ -68,8 +64,7 @@ struct BufferPool::Regions {
     const Range gap = region.gap(bytes);
     if (gap.bytes() == 0) return {};
     if (gap.begin > 0 && gap.end == region.bytes) return {(gap.end - bytes) / kCacheLine * kCacheLine, gap.end};
-    const std::int64_t end = (gap.begin + bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-    return {gap.begin, std::min(end, gap.end)};
+    return {gap.begin, std::min(whole_cache_lines(gap.begin + bytes), gap.end)};
   }
 
   /// The region with the smallest gap for so many bytes; null: no region has one.

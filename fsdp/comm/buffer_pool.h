@@ -1,7 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
-#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 
 #include <cstdint>
 #include <memory>
@@ -9,6 +9,16 @@
 namespace fsdp {
 
 class PeerMemory;
+
+/// The stream of a device with streams that the calling thread's work goes into.
+c10::Stream current_stream(at::Device device);
+
+/// Parts of buffers begin on a cache line.
+inline constexpr std::int64_t kCacheLine = 64;
+/// `bytes`, rounded up to whole cache lines.
+constexpr std::int64_t whole_cache_lines(std::int64_t bytes) {
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
 
 /// Memory that comes and goes with every unit, taken from regions that stay.
 ///

@@ -212,6 +212,10 @@ void Communicator::trim() {
   if (transport_) transport_->trim();
 }
 
+Links Communicator::links() const {
+  return transport_ ? transport_->links() : Links();
+}
+
 Traffic Communicator::traffic() const {
   return meter_->traffic();
 }

@@ -39,10 +39,17 @@ void discard(std::unique_ptr<Pending>& pending);
 class Transport;
 class PeerMemory;
 
+/// The connections of a transport over sockets.
+struct Links {
+  int connections = 0;             ///< of this rank to peers
+  std::int64_t messages_sent = 0;  ///< by this rank
+};
+
 enum class Reduction { kSum, kMax };
 
 /// Counts of what this rank has sent and waited for. Bytes are computed from the formulas of the algorithms: all-gather
-/// and reduce-scatter count N-1 chunks, all-reduce 2(N-1)/N of the tensor, broadcast (N-1)/N of the tensor.
+/// and reduce-scatter count N-1 chunks, all-reduce 2(N-1)/N of the tensor, broadcast (N-1)/N of the tensor. Along a
+/// tree, as between the hosts of a mesh, these are means over the ranks.
 struct Traffic {
   std::int64_t collectives = 0;      ///< started
   std::int64_t wire_bytes = 0;       ///< of all collectives
@@ -89,8 +96,8 @@ class Communicator {
   std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
                                           std::string_view whose = {});
 
-  /// Starts a sum over all ranks in place. `tensor` is contiguous. The order of the sum is that of reduce_scatter().
-  /// `whose` as in all_gather_into().
+  /// Starts a sum over all ranks in place. `tensor` is contiguous. The sum of bools is true where one of them is. The
+  /// order of the sum is that of reduce_scatter(). `whose` as in all_gather_into().
   std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view whose = {});
 
   /// Reduces `tensor` in place over all ranks and waits.
@@ -119,6 +126,8 @@ class Communicator {
   Traffic traffic() const;
   std::int64_t wire_bytes() const { return traffic().wire_bytes; }
   std::int64_t collectives() const { return traffic().collectives; }
+  /// Nothing where no sockets serve. May be read from any thread.
+  Links links() const;
 
   /// Notes the collectives that are started from now on, until false. For those that a graph of the device's work holds
   /// and repeats without a call of this class; see StepGraph.

@@ -7,17 +7,21 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "fsdp/comm/bounded.h"
 #include "fsdp/comm/sockets/connect.h"
 #include "fsdp/comm/transport.h"
 #include "fsdp/comm/watch/watcher.h"
 
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDAFunctions.h>
+
+#include "fsdp/comm/nccl/nccl_settings.h"
 #endif
 
 namespace fsdp {
@@ -28,17 +32,24 @@ constexpr const char* kReplicate = "replicate";
 constexpr const char* kControl = "control";
 constexpr const char* kReduce = "reduce";
 constexpr const char* kPostForward = "post_forward_";
+/// Transports that know their timeout tell it first, with more words.
+constexpr std::chrono::seconds kConnectMargin{2};
 
 std::string place(const std::string& host, std::uint16_t port) {
   return host + ":" + std::to_string(port);
 }
 
-std::unique_ptr<Transport> make_transport(const c10::intrusive_ptr<c10d::Store>& store, c10::Device device,
+/// `of_hosts`: for what hosts agree on, and not for the exchange of parts.
+std::unique_ptr<Transport> make_transport(const c10::intrusive_ptr<c10d::Store>& store, bool of_hosts,
                                           bool shared_memory, [[maybe_unused]] bool shares_gpus,
                                           const TransportOptions& options) {
+  const c10::Device device = options.device;
   if (device.is_cpu()) {
     auto shared = shared_memory ? make_shared_memory_transport(store, options) : nullptr;
-    return shared ? std::move(shared) : make_socket_transport(store, options);
+    if (shared) return shared;
+    // A tree of two ranks has the same one connection, and takes a little longer.
+    return of_hosts && options.world_size > 2 ? make_tree_transport(store, options)
+                                              : make_socket_transport(store, options);
   }
 #ifdef MUSTER_WITH_CUDA
   // NCCL refuses two ranks on one GPU.
@@ -64,6 +75,28 @@ bool any_share_a_gpu(Transport& control, int rank, int world_size, c10::Device d
   return different.size() < static_cast<std::size_t>(world_size);
 }
 #endif
+
+/// Sets the calling thread's device.
+void make_current([[maybe_unused]] c10::Device device) {
+#ifdef MUSTER_WITH_CUDA
+  if (device.is_cuda()) c10::cuda::set_device(device.index());
+#endif
+}
+
+/// Where this rank has come to while a communicator comes up.
+std::string came_key(int rank) {
+  return "rank " + std::to_string(rank) + " has come";
+}
+
+/// Who is waited for, for people.
+std::string absent_from(c10d::Store& keys, int ranks) {
+  std::vector<int> absent;
+  for (int rank = 0; rank < ranks; ++rank)
+    if (!keys.check({came_key(rank)})) absent.push_back(rank);
+  if (absent.empty()) return "all of its ranks have come, and their devices do not connect";
+  return watch::names_of(absent) + " of its " + std::to_string(ranks) + (absent.size() == 1 ? " has" : " have") +
+         " not come";
+}
 
 }  // namespace
 
@@ -122,7 +155,10 @@ DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int worl
     : rank_(rank), world_size_(world_size), options_(options) {
   check();
 #ifdef MUSTER_WITH_CUDA
-  if (options.device.is_cuda()) c10::cuda::set_device(options.device.index());
+  make_current(options.device);
+  if (options.device.is_cuda()) {
+    nccl::set_where_unset(nccl::settings(options.timeout));  // before there are threads
+  }
 #else
   TORCH_CHECK(options.device.is_cpu(), "mesh: device ", options.device,
               " is not served by this build; use cpu, or build with MUSTER_WITH_CUDA");
@@ -131,14 +167,22 @@ DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int worl
   if (world_size > 1 && options.watch_patience.count() > 0)
     make_watcher(*c10::make_intrusive<c10d::PrefixStore>(options.key_prefix + "/watcher", store));
   const std::weak_ptr<watch::Watcher> watcher = watcher_;
-  const auto transport_of = [options, store, watcher](const MeshGroup& group, bool shares_gpus) {
-    auto own_keys = c10::make_intrusive<watch::MeetingStore>(
-        options.key_prefix + "/" + group.axis + "-" + std::to_string(group.number), store, watcher);
-    const TransportOptions wanted{group.rank, group.size, options.timeout, options.interface_address,
-                                  [own_keys] { own_keys->check_all_here(); }};
-    const c10::Device device = group.axis == kControl ? c10::Device(c10::kCPU) : options.device;
-    return make_transport(own_keys, device, options.shared_memory, shares_gpus, wanted);
+  const auto meeting_of = [prefix = options.key_prefix, store, watcher, given_up = given_up_](const MeshGroup& group) {
+    return c10::make_intrusive<watch::MeetingStore>(prefix + "/" + group.axis + "-" + std::to_string(group.number),
+                                                    store, watcher, given_up);
   };
+  const auto transport_of = [options, meeting_of](const MeshGroup& group, bool shares_gpus) {
+    const auto own_keys = meeting_of(group);
+    const bool of_hosts = group.axis == kControl;
+    const TransportOptions wanted{group.rank,
+                                  group.size,
+                                  options.timeout,
+                                  options.interface_address,
+                                  [own_keys] { own_keys->check_all_here(); },
+                                  of_hosts ? c10::Device(c10::kCPU) : options.device};
+    return make_transport(own_keys, of_hosts, options.shared_memory, shares_gpus, wanted);
+  };
+  keys_of_ = meeting_of;
   try {
     // control() comes first, because the ranks tell each other their GPUs over it.
     const auto first = std::make_shared<std::unique_ptr<Transport>>();
@@ -146,7 +190,11 @@ DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int worl
 #ifdef MUSTER_WITH_CUDA
     shares_gpus_ = *first && options.device.is_cuda() && any_share_a_gpu(**first, rank, world_size, options.device);
 #endif
-    if (!options_.separate_reductions) options_.separate_reductions = options.device.is_cuda() && !shares_gpus_;
+    bool separate = false;
+#ifdef MUSTER_WITH_CUDA
+    separate = options.device.is_cuda() && !shares_gpus_ && nccl::keeps_launch_order(nccl_version());
+#endif
+    if (!options_.separate_reductions) options_.separate_reductions = separate;
     make_ = [transport_of, first, shares_gpus = shares_gpus_](const MeshGroup& group) {
       return group.axis == kControl && *first ? std::move(*first) : transport_of(group, shares_gpus);
     };
@@ -183,35 +231,88 @@ void DeviceMesh::check() const {
   TORCH_CHECK(ranks == world_size_, "mesh: ", text, " is ", ranks, " ranks, and there are ", world_size_);
 }
 
+/// Makes the transports of these groups and connects them, all at one time. Null: the mesh's transports have none.
+std::vector<std::unique_ptr<Transport>> DeviceMesh::come_up(const std::vector<MeshGroup>& groups) const {
+  // A thread that does not end keeps what it uses.
+  const auto made = std::make_shared<std::vector<std::unique_ptr<Transport>>>(groups.size());
+  std::vector<NamedWork> works;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const MeshGroup& group = groups[i];
+    const auto keys = keys_of_ ? keys_of_(group) : nullptr;
+    auto& transport = (*made)[i];
+    if (!keys) transport = make_(group);  // given transports are made in their order
+    if (!keys && !transport) continue;
+    const auto work = [made, &transport, keys, group, make = make_, device = options_.device] {
+      make_current(device);
+      if (keys) {
+        transport = make(group);
+        keys->set(came_key(group.rank), "1");
+      }
+      if (transport) transport->connect();
+    };
+    std::function<std::string()> why_late;
+    if (keys) why_late = [keys, size = group.size] { return absent_from(*keys, size); };
+    works.push_back({"the communicator of " + group.axis, work, why_late});
+  }
+  TogetherOptions together{.limit = options_.timeout + kConnectMargin,
+                           .give_up = [given_up = given_up_] { given_up->store(true); }};
+  if (watcher_) together.check = [watcher = watcher_] { watcher->check_all_here(); };
+  run_together(std::move(works), together);
+
+  const auto of_device = [](const auto& transport) { return transport && !transport->host_waits(); };
+  if (std::ranges::any_of(*made, of_device)) {
+    const auto warm_up = [made, of_device, device = options_.device] {
+      make_current(device);
+      for (const auto& transport : *made)
+        if (of_device(transport)) transport->warm_up();
+    };
+    run_together({{"the first collective of each communicator", warm_up}}, together);
+  }
+  return std::move(*made);
+}
+
 /// Finds this rank's group of each axis. Ranks are numbered along the last axis first.
 void DeviceMesh::connect() {
   const std::vector<MeshAxis> axes =
       options_.axes.empty() ? std::vector<MeshAxis>{{kShard, world_size_}} : options_.axes;
+  std::vector<MeshGroup> groups;
+  const MeshGroup* shard = nullptr;
+  groups.reserve(axes.size() + 2);
   int stride = world_size_;
   for (const MeshAxis& axis : axes) {
     const int block = stride;  // ranks that differ in this axis and later ones
     stride /= axis.size;
-    const MeshGroup group{axis.name, rank_ / block * stride + rank_ % stride, rank_ % block / stride, axis.size};
-    axes_.push_back({axis.name, std::make_shared<Communicator>(group.rank, group.size, options_.device,
-                                                               group.size > 1 ? make_(group) : nullptr)});
-    if (axis.name == kShard) {
-      shard_ = axes_.back().communicator;
-      shard_number_ = group.number;
+    groups.push_back({axis.name, rank_ / block * stride + rank_ % stride, rank_ % block / stride, axis.size});
+    if (axis.name == kShard) shard = &groups.back();
+  }
+  const bool separate = shard != nullptr && shard->size > 1 && options_.separate_reductions.value_or(false);
+  if (separate) groups.push_back({kReduce, shard->number, shard->rank, shard->size});
+  if (world_size_ > 1) groups.push_back({kControl, controls_++, rank_, world_size_});
+
+  std::vector<MeshGroup> of_several;
+  std::ranges::copy_if(groups, std::back_inserter(of_several), [](const MeshGroup& group) { return group.size > 1; });
+  std::vector<std::unique_ptr<Transport>> transports = come_up(of_several);
+  auto next = transports.begin();
+  for (const MeshGroup& group : groups) {
+    std::unique_ptr<Transport> transport = group.size > 1 ? std::move(*next++) : nullptr;
+    const c10::Device device = group.axis == kControl ? c10::Device(c10::kCPU) : options_.device;
+    if (!transport && (group.axis == kControl || group.axis == kReduce)) continue;
+    auto made = std::make_shared<Communicator>(group.rank, group.size, device, std::move(transport));
+    if (group.axis == kControl) {
+      control_ = std::move(made);
+    } else if (group.axis == kReduce) {
+      reduce_ = std::move(made);
+    } else {
+      axes_.push_back({group.axis, made});
+      if (group.axis == kShard) shard_number_ = group.number;
+      if (group.axis == kShard) shard_ = made;
+      if (group.axis == kReplicate && group.size > 1) replicate_ = made;
     }
-    if (axis.name == kReplicate && axis.size > 1) replicate_ = axes_.back().communicator;
   }
   if (!shard_) shard_ = std::make_shared<Communicator>(0, 1, options_.device, nullptr);
-  reduce_ = shard_;
-  if (shard_->world_size() > 1 && options_.separate_reductions.value_or(false)) {
-    const MeshGroup group{kReduce, shard_number_, shard_->rank(), shard_->world_size()};
-    if (auto transport = make_(group))
-      reduce_ = std::make_shared<Communicator>(group.rank, group.size, options_.device, std::move(transport));
-  }
-  std::unique_ptr<Transport> control;
-  if (world_size_ > 1) control = make_({kControl, controls_++, rank_, world_size_});
-  if (control || world_size_ == 1) {
-    control_ = std::make_shared<Communicator>(rank_, world_size_, c10::kCPU, std::move(control));
-  } else {
+  if (!reduce_) reduce_ = shard_;
+  if (world_size_ == 1) control_ = std::make_shared<Communicator>(0, 1, c10::kCPU, nullptr);
+  if (!control_) {
     TORCH_CHECK(shard_->world_size() == world_size_, "mesh: no transport for control");
     control_ = shard_;
   }
@@ -222,7 +323,7 @@ void DeviceMesh::connect() {
 std::unique_ptr<Communicator> DeviceMesh::make_control() {
   std::unique_ptr<Transport> transport;
   if (world_size_ > 1) {
-    transport = make_({kControl, controls_++, rank_, world_size_});
+    transport = std::move(come_up({{kControl, controls_++, rank_, world_size_}}).front());
     TORCH_CHECK(transport, "mesh: no transport for another thread; give one for each group of \"control\"");
   }
   auto control = std::make_unique<Communicator>(rank_, world_size_, c10::kCPU, std::move(transport));
@@ -246,7 +347,7 @@ std::shared_ptr<Communicator> DeviceMesh::shard_group(int ranks) {
   if (const auto made = shard_groups_.find(ranks); made != shard_groups_.end()) return made->second;
   const MeshGroup group{kPostForward + std::to_string(ranks), shard_number_ * (all / ranks) + shard_->rank() / ranks,
                         shard_->rank() % ranks, ranks};
-  auto made = std::make_shared<Communicator>(group.rank, ranks, options_.device, make_(group));
+  auto made = std::make_shared<Communicator>(group.rank, ranks, options_.device, std::move(come_up({group}).front()));
   made->record_in(tracer_);
   if (watcher_) watch_shard_group(*made);
   const std::lock_guard<std::mutex> lock(mutex_);

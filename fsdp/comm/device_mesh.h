@@ -2,6 +2,7 @@
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -73,8 +74,9 @@ struct MeshOptions {
   /// and false makes all groups use it. All ranks must have the same value.
   bool shared_memory = true;
   /// Gives the reductions of gradients along "shard" a communicator of their own, so that a gather does not queue
-  /// behind a reduction. Unset: with NCCL only, which runs the collectives of a communicator one after the other. See
-  /// reduce().
+  /// behind a reduction. Unset: with NCCL only, which runs the collectives of a communicator one after the other, and
+  /// there only where it keeps the order of launches; see [Note: order of launches] in fsdp/comm/nccl/nccl_settings.h.
+  /// See reduce().
   std::optional<bool> separate_reductions = std::nullopt;
   /// Makes the keys in `store` unique. One store can then serve several meshes or attempts.
   std::string key_prefix = "mesh";
@@ -105,16 +107,18 @@ using MakeTransport = std::function<std::unique_ptr<Transport>(const MeshGroup& 
 /// joins all ranks, on the CPU.
 class DeviceMesh {
  public:
-  /// Collective: every rank of `world_size` must construct its mesh on the same store. `store` may be null when
-  /// `world_size` is 1. Throws c10::Error for a rank outside the world, for a device that this build cannot serve, for
-  /// peers that do not come within the timeout, and, unless watch_patience is 0, at once for one whose process ends
-  /// before all have met. on_late hears meanwhile which ranks have not come.
+  /// Collective: every rank of `world_size` must construct its mesh on the same store. All communicators come up here,
+  /// at one time, so the first step waits for none. `store` may be null when `world_size` is 1. Throws c10::Error for a
+  /// rank outside the world, for a device that this build cannot serve, for peers that do not come within the timeout,
+  /// and, unless watch_patience is 0, at once for one whose process ends before all have met. on_late hears meanwhile
+  /// which ranks have not come.
   DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options = {});
 
   /// A mesh over given transports, such as those of a test. `make` is called for each axis in their order, then for
-  /// "reduce" if options.separate_reductions is true, and last for "control". shard_group() calls it later. Of
-  /// `options` only axes, device and separate_reductions count. Throws c10::Error for a rank outside the world, and for
-  /// axes that do not multiply to it.
+  /// "reduce" if options.separate_reductions is true, and last for "control". shard_group() calls it later. Then
+  /// Transport::connect() of all runs at one time. Of `options` only axes, device, separate_reductions and timeout
+  /// count. Throws c10::Error for a rank outside the world, for axes that do not multiply to it, and for transports
+  /// that are not connected within the timeout.
   DeviceMesh(int rank, int world_size, const MakeTransport& make, const MeshOptions& options = {});
 
   int rank() const { return rank_; }
@@ -175,6 +179,7 @@ class DeviceMesh {
 
   void check() const;
   void connect();
+  std::vector<std::unique_ptr<Transport>> come_up(const std::vector<MeshGroup>& groups) const;
   void make_watcher(c10d::Store& store);
   void watch_groups() const;
   std::vector<Communicator*> of_device() const;
@@ -188,6 +193,9 @@ class DeviceMesh {
   MeshOptions options_;
   bool shares_gpus_ = false;
   MakeTransport make_;
+  // Where the ranks of a group meet, in a mesh with a store, and what ends their waits there.
+  std::function<c10::intrusive_ptr<c10d::Store>(const MeshGroup&)> keys_of_;
+  std::shared_ptr<std::atomic<bool>> given_up_ = std::make_shared<std::atomic<bool>>(false);
   int controls_ = 0;  // groups of "control" made so far
   std::shared_ptr<watch::Watcher> watcher_;
   std::shared_ptr<Tracer> tracer_ = std::make_shared<Tracer>();

@@ -38,6 +38,12 @@ class PeerMemory {
 class Transport {
  public:
   virtual ~Transport() = default;
+  /// Brings up what the first collective would otherwise wait for. Collective. A mesh calls it once, before all other
+  /// calls, on a thread for each of its communicators. Throws c10::Error.
+  virtual void connect() {}
+  /// A first collective of transports whose hosts don't wait. Collective. A mesh calls it after connect(), one
+  /// transport after the other in the order of its axes, because devices must begin collectives in one order.
+  virtual void warm_up() {}
   virtual std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose) = 0;
   virtual std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
                                                   std::string_view whose) = 0;
@@ -54,6 +60,8 @@ class Transport {
   virtual std::shared_ptr<PeerMemory> peer_memory() { return nullptr; }
   /// Gives back memory that no collective needs now.
   virtual void trim() {}
+  /// Nothing but for transports over sockets. May be called from any thread.
+  virtual Links links() const { return {}; }
 };
 
 struct TransportOptions {
@@ -64,11 +72,20 @@ struct TransportOptions {
   /// Asked a few times a second while the constructor waits for peers. Throws where one cannot come any more. Null:
   /// only the timeout ends such a wait.
   std::function<void()> check_peers = {};
+  c10::Device device = c10::kCPU;
 };
 
-/// For CPU ranks on any nodes. Collective. Throws c10::Error for ranks that do not come within the timeout.
+/// For CPU ranks on any nodes: a connection between every two ranks, over which they exchange their parts. Collective.
+/// Throws c10::Error for ranks that do not come within the timeout.
 std::unique_ptr<Transport> make_socket_transport(const c10::intrusive_ptr<c10d::Store>& store,
                                                  const TransportOptions& options);
+/// For what all hosts agree on: small collectives of many CPU ranks, along a tree; see [Note: tree of ranks] in
+/// fsdp/comm/sockets/rank_tree.h. A collective sends at most 2 (N-1) messages in all, and a rank has at most log2(N)
+/// connections, rounded up. The price: up to 2 log2(N) - 1 messages follow one another, and each rank gets an
+/// all-gather as a whole. A rank passes its collectives on one after the other, in the order of their starts.
+/// Collective. Throws c10::Error for ranks that do not come within the timeout.
+std::unique_ptr<Transport> make_tree_transport(const c10::intrusive_ptr<c10d::Store>& store,
+                                               const TransportOptions& options);
 /// For CPU ranks of one node. Collective. Returns null on all ranks when one of them runs on another node or as another
 /// user, or cannot open its peers' memory. Throws c10::Error for ranks that do not come within the timeout.
 std::unique_ptr<Transport> make_shared_memory_transport(const c10::intrusive_ptr<c10d::Store>& store,
@@ -79,6 +96,8 @@ std::unique_ptr<Transport> make_staged_transport(std::unique_ptr<Transport> inne
 /// Only in builds with MUSTER_WITH_CUDA. The destructor shuts the communicator down.
 std::unique_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::Store>& store,
                                                const TransportOptions& options);
+/// NCCL's version, such as 22809 for 2.28.9. Only in builds with MUSTER_WITH_CUDA.
+int nccl_version();
 /// Bytes that tell a GPU from every other GPU of the world: CUDA's UUID, whatever number the GPU has in this process.
 /// Only in builds with MUSTER_WITH_CUDA.
 std::array<std::uint8_t, 16> gpu_identity(c10::Device device);
@@ -118,7 +137,8 @@ inline constexpr std::int64_t kSentWhole = 16 << 10;
 /// The share of `tensor`, 1-D, that `rank` sums in an all-reduce of two rounds.
 at::Tensor share_of(const at::Tensor& tensor, int rank, int world_size);
 
-/// Writes the sum of `parts` to `output`, which may be one of them. All have one shape and dtype. The order of the
+/// Writes the sum of `parts` to `output`, which may be one of them. All have one shape and dtype. The sum of bools is
+/// true where one of them is. The order of the
 /// additions is a tree that depends on the number of parts alone: ((0 + 1) + (2 + 3)). So the bits of a sum over all
 /// ranks are those of a sum over halves, quarters and so on of them, summed again. Parts with `may_change` are
 /// overwritten with sums of a few of them.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fsdp/comm/buffer_pool.h"
 #include "fsdp/engine/dry_run.h"
 
 namespace fsdp {
@@ -34,12 +35,7 @@ HostActivations::Waiting::~Waiting() {
   if (bytes_) bytes_->add(-host_bytes_);
   if (!come_ || !is_coming_) return;
   // Nobody has waited for what is coming, and its memory is given away now.
-  const c10::Device device = come_->device();
-  come_->block(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-}
-
-c10::Stream HostActivations::current() const {
-  return c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+  come_->block(current_stream(come_->device()));
 }
 
 bool HostActivations::moves(const at::Tensor& tensor) const {
@@ -65,7 +61,7 @@ std::shared_ptr<HostActivations::Waiting> HostActivations::put(std::vector<at::T
   std::optional<c10::StreamGuard> on_copies;
   if (copies_) {
     c10::Event made(device_.type());
-    made.record(current());
+    made.record(current_stream(device_));
     made.block(*copies_);
     on_copies.emplace(*copies_);
   }
@@ -92,7 +88,7 @@ std::vector<at::Tensor> HostActivations::get(const std::shared_ptr<Waiting>& wai
   const at::NoGradGuard no_grad;
   release();
   bring(*waiting);
-  if (copies_) waiting->come_->block(current());
+  if (copies_) waiting->come_->block(current_stream(device_));
   waiting->is_coming_ = false;
   std::vector<at::Tensor> out;
   for (Waiting::Place& place : waiting->places_)
@@ -119,7 +115,7 @@ void HostActivations::bring(Waiting& waiting) const {
   std::optional<c10::StreamGuard> on_copies;
   if (copies_) {
     c10::Event allocated(device_.type());
-    allocated.record(current());
+    allocated.record(current_stream(device_));
     allocated.block(*copies_);
     on_copies.emplace(*copies_);
   }
@@ -133,7 +129,7 @@ void HostActivations::bring(Waiting& waiting) const {
 /// Lets go of tensors whose copies are under way, as soon as the computation waits for these.
 void HostActivations::release() {
   if (leaving_.empty()) return;
-  left_->block(current());
+  left_->block(current_stream(device_));
   leaving_.clear();
 }
 

@@ -74,7 +74,6 @@ class HostActivations {
   at::Tensor to_host(const at::Tensor& tensor) const;
   void bring(Waiting& waiting) const;
   void release();
-  c10::Stream current() const;
 
   const c10::Device device_;
   const std::int64_t least_bytes_;

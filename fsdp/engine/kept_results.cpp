@@ -55,7 +55,7 @@ KeptResults::First::First(KeptResults& results) : outer_(current_) {
 }
 
 KeptResults::First::~First() {
-  delete std::exchange(current_, static_cast<Call*>(outer_));
+  delete std::exchange(current_, outer_);
 }
 
 KeptResults::Again::Again(const KeptResults& results, std::vector<at::Tensor> tensors) : outer_(current_) {
@@ -63,7 +63,7 @@ KeptResults::Again::Again(const KeptResults& results, std::vector<at::Tensor> te
 }
 
 KeptResults::Again::~Again() {
-  delete std::exchange(current_, static_cast<Call*>(outer_));
+  delete std::exchange(current_, outer_);
 }
 
 }  // namespace fsdp

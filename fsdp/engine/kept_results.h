@@ -20,6 +20,8 @@ namespace fsdp {
 /// value beside what its forward has seen and given. An operation that draws random numbers must not be kept, because
 /// the numbers after it would differ.
 class KeptResults {
+  struct Call;
+
  public:
   using Compute = std::function<std::vector<at::Tensor>()>;
 
@@ -41,7 +43,7 @@ class KeptResults {
     First& operator=(const First&) = delete;
 
    private:
-    void* outer_;
+    Call* outer_;
   };
   /// While it lives, this thread calls the part again. `tensors` are those of tensors(), wherever they were meanwhile.
   class Again {
@@ -52,14 +54,13 @@ class KeptResults {
     Again& operator=(const Again&) = delete;
 
    private:
-    void* outer_;
+    Call* outer_;
   };
 
   /// Takes the kept tensors out. What is left knows which operation has which of them.
   std::vector<at::Tensor> take_tensors() { return std::exchange(tensors_, {}); }
 
  private:
-  struct Call;
   struct Result {
     std::string operation;
     std::size_t tensors = 0;

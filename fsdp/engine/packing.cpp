@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "fsdp/comm/buffer_pool.h"
 #include "fsdp/engine/dry_run.h"
 #include "fsdp/formats/code_map.h"
 #include "fsdp/formats/frozen_blocks.h"
@@ -85,10 +86,12 @@ std::int64_t Packing::code_bytes() const {
   return elements_ * bits_of(format_) / 8;
 }
 
+std::int64_t Packing::scale_bytes() const {
+  return elements_ / block_of(format_) * static_cast<std::int64_t>(sizeof(float));
+}
+
 std::int64_t Packing::bytes() const {
-  constexpr std::int64_t kCacheLine = 64;
-  const std::int64_t wanted = code_bytes() + elements_ / block_of(format_) * static_cast<std::int64_t>(sizeof(float));
-  return (wanted + kCacheLine - 1) / kCacheLine * kCacheLine;
+  return whole_cache_lines(code_bytes() + scale_bytes());
 }
 
 at::Tensor Packing::codes_of(const at::Tensor& packed) const {
@@ -96,8 +99,7 @@ at::Tensor Packing::codes_of(const at::Tensor& packed) const {
 }
 
 at::Tensor Packing::scales_of(const at::Tensor& packed) const {
-  const std::int64_t bytes = elements_ / block_of(format_) * static_cast<std::int64_t>(sizeof(float));
-  return packed.narrow(0, code_bytes(), bytes).view(at::kFloat);
+  return packed.narrow(0, code_bytes(), scale_bytes()).view(at::kFloat);
 }
 
 void Packing::quantise(const at::Tensor& values, const at::Tensor& packed, std::int64_t begin) const {

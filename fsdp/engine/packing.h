@@ -37,7 +37,7 @@ class Packing {
 
   FrozenFormat format() const { return format_; }
   std::int64_t elements() const { return elements_; }
-  /// Bytes of the tensor, a multiple of 64.
+  /// Bytes of the tensor, whole cache lines.
   std::int64_t bytes() const;
 
   /// Quantises `values`, [n] in any floating-point dtype on any device, into elements from `begin` on, a multiple of a
@@ -51,6 +51,7 @@ class Packing {
 
  private:
   std::int64_t code_bytes() const;
+  std::int64_t scale_bytes() const;
   at::Tensor codes_of(const at::Tensor& packed) const;
   at::Tensor scales_of(const at::Tensor& packed) const;
 

@@ -18,10 +18,6 @@ GatherStream::GatherStream(at::Device device) : device_(device) {
   stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/true);
 }
 
-c10::Stream GatherStream::current() const {
-  return c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
-}
-
 void GatherStream::run(const std::optional<c10::Event>& after, const std::function<void()>& gather) const {
   if (!stream_) return gather();
   if (after) after->block(*stream_);
@@ -32,11 +28,11 @@ void GatherStream::run(const std::optional<c10::Event>& after, const std::functi
 void GatherStream::mark(std::optional<c10::Event>& event) const {
   if (!stream_) return;
   if (!event) event.emplace(device_.type());
-  event->record(current());
+  event->record(current_stream(device_));
 }
 
 void GatherStream::wait_for(const std::optional<c10::Event>& event) const {
-  if (stream_ && event) event->block(current());
+  if (stream_ && event) event->block(current_stream(device_));
 }
 
 void Participation::start(std::vector<Segment*> segments) {
@@ -48,11 +44,10 @@ void Participation::start(std::vector<Segment*> segments) {
     segment->used_anywhere_ = segment->used_here_;
   }
   if (mine.empty() || communicator_.world_size() == 1) return;
-  const auto count = static_cast<std::int64_t>(mine.size());
   const at::NoGradGuard no_grad;
-  table_ = at::zeros({communicator_.world_size() * count}, at::kByte);
-  std::memcpy(table_.mutable_data_ptr<std::uint8_t>() + communicator_.rank() * count, mine.data(), mine.size());
-  pending_ = communicator_.all_gather_into(table_, "participation of parameters");
+  flags_ = at::empty({static_cast<std::int64_t>(mine.size())}, at::kBool);
+  std::ranges::transform(mine, flags_.mutable_data_ptr<bool>(), [](std::uint8_t flag) { return flag != 0; });
+  pending_ = communicator_.start_all_reduce(flags_, "participation of parameters");
 }
 
 void Participation::finish() {
@@ -64,10 +59,9 @@ void Participation::finish() {
     return std::all_of(used.begin(), used.end(), [](std::uint8_t flag) { return flag != 0; });
   };
   if (std::all_of(segments_.begin(), segments_.end(), whole)) return;
-  const auto* flag = table_.const_data_ptr<std::uint8_t>();
-  for (int rank = 0; rank < communicator_.world_size(); ++rank)
-    for (Segment* segment : segments_)
-      for (std::uint8_t& used : segment->used_anywhere_) used |= *flag++;
+  const bool* flag = flags_.const_data_ptr<bool>();
+  for (Segment* segment : segments_)
+    for (std::uint8_t& used : segment->used_anywhere_) used = *flag++ ? 1 : 0;
 }
 
 namespace {

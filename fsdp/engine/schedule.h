@@ -34,8 +34,6 @@ class GatherStream {
   void wait_for(const std::optional<c10::Event>& event) const;
 
  private:
-  c10::Stream current() const;
-
   at::Device device_;
   std::optional<c10::Stream> stream_;  // only on devices with streams
 };
@@ -45,7 +43,7 @@ class Segment;
 /// Tells every rank which parameters took part in backward on any rank. A parameter that took part on none is left
 /// alone by the optimizer, as one without a gradient in PyTorch.
 ///
-/// One all-gather of a byte a trainable parameter starts at the end of each backward that reduces. Nobody waits for it
+/// One all-reduce of a bool a trainable parameter starts at the end of each backward that reduces. Nobody waits for it
 /// before the answer is needed. It goes over the CPU, so on a GPU no host waits for the device.
 class Participation {
  public:
@@ -66,7 +64,7 @@ class Participation {
  private:
   Communicator& communicator_;
   std::vector<Segment*> segments_;
-  at::Tensor table_;  // uint8 [world_size * parameters]
+  at::Tensor flags_;  // bool [parameters]
   std::unique_ptr<Pending> pending_;
 };
 

@@ -9,15 +9,6 @@
 #include "fsdp/engine/schedule.h"
 
 namespace fsdp {
-namespace {
-
-/// Bytes of a segment's part of a buffer, which begins on a cache line.
-std::int64_t aligned(std::int64_t bytes) {
-  constexpr std::int64_t kCacheLine = 64;
-  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-}
-
-}  // namespace
 
 /// A whole parameter on its way into a segment, with the states that belong to it.
 struct Unit::Whole {
@@ -264,7 +255,7 @@ void Unit::lay_gradients() {
 }
 
 std::int64_t Unit::buffer_bytes(const Wanted& wanted) const {
-  return sum([&](const Segment& segment) { return aligned(wanted(segment)); });
+  return sum([&](const Segment& segment) { return whole_cache_lines(wanted(segment)); });
 }
 
 std::int64_t Unit::gathered_buffer_bytes() const {
@@ -294,7 +285,7 @@ std::vector<c10::DataPtr> Unit::take(BufferPool& pool, const Wanted& wanted) con
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     const std::int64_t own = wanted(*segments_[i]);
     if (own > 0) memory[i] = lease->part(begin);
-    begin += aligned(own);
+    begin += whole_cache_lines(own);
   }
   return memory;
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kBeta2Decay = -0.8, kLeastRms = 1e-3, kMostRms = 1;  // eps[1] and d of torch.optim.Adafactor
 constexpr double kEps = std::numeric_limits<float>::epsilon();        // eps[0]
-constexpr std::int64_t kPiece = std::int64_t{1} << 20;                // elements that are updated at once
+constexpr std::int64_t kRectangle = std::int64_t{1} << 20;            // elements that are updated at once
 const char* const kRows = "row_var";
 const char* const kColumns = "col_var";
 const char* const kVariance = "variance";
@@ -52,7 +52,8 @@ struct Rectangle {
   at::Tensor of_columns(const at::Tensor& all) const { return all.narrow(0, first_column, columns); }
 };
 
-/// A slice as rectangles of up to kPiece elements, or of a row: the rest of a row, whole rows, and the start of a row.
+/// A slice as rectangles of up to kRectangle elements, or of a row: the rest of a row, whole rows, and the start of a
+/// row.
 std::vector<Rectangle> rectangles_of(const Matrices& matrices, const Slice& slice) {
   std::vector<Rectangle> out;
   const std::int64_t end = slice.begin + slice.length, width = matrices.columns;
@@ -61,7 +62,7 @@ std::vector<Rectangle> rectangles_of(const Matrices& matrices, const Slice& slic
     Rectangle next{at - slice.begin, row, 1, matrix * width + column, std::min(width - column, end - at)};
     if (column == 0 && end - at >= width) {
       const std::int64_t left_in_matrix = (matrix + 1) * matrices.rows - row;
-      next.rows = std::min({(end - at) / width, left_in_matrix, std::max<std::int64_t>(1, kPiece / width)});
+      next.rows = std::min({(end - at) / width, left_in_matrix, std::max<std::int64_t>(1, kRectangle / width)});
     }
     out.push_back(next);
     at += next.rows * next.columns;

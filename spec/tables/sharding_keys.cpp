@@ -17,7 +17,7 @@ constexpr std::string_view kStrategy = "fsdp.strategy", kShardRanks = "fsdp.shar
                            kFp32Norms = "fsdp.fp32_norms", kPrecision = "train.precision",
                            kCheckpointing = "fsdp.activation_checkpointing",
                            kKeeps = "fsdp.activation_checkpointing_keeps",
-                           kActivationOffload = "fsdp.activation_offload";
+                           kActivationOffload = "fsdp.activation_offload", kSeparate = "fsdp.separate_reductions";
 constexpr std::int64_t kMostAhead = 64;
 
 constexpr auto kKeys = std::to_array<Key>({
@@ -77,6 +77,11 @@ constexpr auto kKeys = std::to_array<Key>({
               "Whether CPU ranks of one node exchange weights and gradients through shared memory. false: over "
               "sockets, as between nodes. The training is the same.",
               into<&Sharding::shared_memory>),
+    row::flag(kSeparate, derived("true with NCCL 2.26 or newer, else false"),
+              "Whether gradients are reduced over connections of their own, so that a gather of weights does not queue "
+              "behind a reduction. With NCCL that is a second communicator on each GPU, whose launches must keep one "
+              "order: set false where a training on many GPUs hangs. The training is the same.",
+              into<&Sharding::separate_reductions>),
     row::choice(kCheckpointing, "none", "none block attention mlp",
                 "What is computed again in backward instead of being kept: whole blocks, or the attention or the "
                 "feed-forward part of them. Less memory, more time, the same result.",
@@ -169,6 +174,10 @@ void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& con
   check_reshard_to_ranks(values, ranks, conflicts);
   check_prefetch(values, conflicts);
   check_precision(values, conflicts);
+  if (values.has(kSeparate) && values.text(kStrategy) == "no_shard") {
+    add_conflict(conflicts, kSeparate, "want another fsdp.strategy than \"no_shard\" with it",
+                 "remove it, because without shards it has no effect", {kStrategy});
+  }
   if (values.has(kWrapLeast) && values.text(kWrap) != "size") {
     add_conflict(conflicts, kWrapLeast, "want fsdp.wrap = \"size\" with it", "remove it", {kWrap});
   }

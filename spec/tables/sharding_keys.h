@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "spec/table.h"
 #include "spec/tables/training_keys.h"
@@ -36,6 +37,7 @@ struct Sharding {
   bool fp32_norms = false;  // norms compute in fp32 where the rest does not
   Offloading offload = Offloading::kNone;
   bool shared_memory = false;
+  std::optional<bool> separate_reductions = std::nullopt;  // unset: as the engine decides
   WrapBy wrap = WrapBy::kBlock;
   std::int64_t wrap_min_parameters = 0;  // of kSize
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;

@@ -111,7 +111,7 @@ std::unique_ptr<fsdp::DeviceMesh> make_mesh(int rank, int ranks, const std::stri
   }
   const auto make = [&](const fsdp::MeshGroup& group) -> std::unique_ptr<fsdp::Transport> {
     const auto keys = c10::make_intrusive<c10d::PrefixStore>(group.axis + std::to_string(group.number), store);
-    const fsdp::TransportOptions wanted{group.rank, group.size, options.timeout, ""};
+    const fsdp::TransportOptions wanted{group.rank, group.size, options.timeout, "", {}, options.device};
     if (has("nccl") && group.axis != "control") return fsdp::make_nccl_transport(keys, wanted);
     auto sockets = fsdp::make_socket_transport(keys, wanted);
     if (group.axis == "control") return sockets;

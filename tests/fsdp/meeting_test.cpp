@@ -167,9 +167,7 @@ TEST(Meeting, AStoreThatRankZeroDoesNotServeYetIsToldWithItsPlace) {
 TEST(Meeting, OfAStoreThatIsGoneEndsAtOnce) {
   struct Broken : c10d::PrefixStore {
     explicit Broken(c10::intrusive_ptr<c10d::Store> store) : PrefixStore("x", std::move(store)) {}
-    void wait(const std::vector<std::string>&, const std::chrono::milliseconds&) override {
-      throw std::runtime_error("the connection is gone");
-    }
+    bool check(const std::vector<std::string>&) override { throw std::runtime_error("the connection is gone"); }
   };
   const auto broken = c10::make_intrusive<Broken>(c10::make_intrusive<c10d::HashStore>());
   fsdp::watch::MeetingStore store("mesh", broken, {});

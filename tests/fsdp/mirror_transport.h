@@ -36,7 +36,9 @@ class MirrorTransport : public fsdp::Transport {
     });
   }
   std::unique_ptr<fsdp::Pending> start_all_reduce(const at::Tensor& tensor, std::string_view) override {
-    return start(tensor, [&] { tensor.mul_(ranks_); });
+    return start(tensor, [&] {
+      if (tensor.scalar_type() != at::kBool) tensor.mul_(ranks_);  // a sum of bools is "any of them"
+    });
   }
   void all_reduce(at::Tensor& tensor, fsdp::Reduction reduction) override {
     if (reduction == fsdp::Reduction::kSum) start_all_reduce(tensor, {})->wait();

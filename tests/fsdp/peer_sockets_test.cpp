@@ -28,7 +28,7 @@ void run_peers(int ranks, const std::function<void(int rank, fsdp::PeerSockets&)
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::latch ended(ranks);
   run_rank_threads(ranks, [&](int rank) {
-    fsdp::PeerSockets sockets(*store, rank, ranks, "127.0.0.1", timeout);
+    fsdp::PeerSockets sockets(*store, {rank, ranks, "127.0.0.1", timeout});
     body(rank, sockets);
     ended.arrive_and_wait();
   });
@@ -94,7 +94,7 @@ TEST(PeerSockets, AMessageWaitsForItsReceive) {
 TEST(PeerSockets, APeerThatLeavesIsAnErrorForThoseThatWaitForIt) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   run_rank_threads(3, [&](int rank) {
-    fsdp::PeerSockets sockets(*store, rank, 3, "127.0.0.1", seconds(20));
+    fsdp::PeerSockets sockets(*store, {rank, 3, "127.0.0.1", seconds(20)});
     if (rank == 2) return;
     const at::Tensor into = at::zeros({4});
     const std::string error = error_of([&] { sockets.receive(2, 1, into)->wait(); });
@@ -113,7 +113,7 @@ TEST(PeerSockets, ATimeoutEndsTheWaitOfEveryPeer) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::latch ended(2);
   run_rank_threads(2, [&](int rank) {
-    fsdp::PeerSockets sockets(*store, rank, 2, "127.0.0.1", rank == 0 ? milliseconds(200) : milliseconds(60'000));
+    fsdp::PeerSockets sockets(*store, {rank, 2, "127.0.0.1", rank == 0 ? milliseconds(200) : milliseconds(60'000)});
     const at::Tensor into = at::zeros({4});
     EXPECT_THAT(error_of([&] { sockets.receive(1 - rank, 1, into)->wait(); }),
                 HasSubstr(rank == 0 ? "timed out after 200 ms" : "the peer has closed the connection"));
@@ -157,7 +157,7 @@ TEST(PeerSockets, AStrangerIsNoPeer) {
   std::latch ended(2);
   run_rank_threads(2, [&](int rank) {
     const int stranger = rank == 1 ? connect_as_stranger(*store) : -1;
-    fsdp::PeerSockets sockets(*store, rank, 2, "127.0.0.1", seconds(20));
+    fsdp::PeerSockets sockets(*store, {rank, 2, "127.0.0.1", seconds(20)});
     const at::Tensor into = at::zeros({1});
     const auto sent = sockets.send(1 - rank, 1, at::full({1}, 10.0F + rank));
     sockets.receive(1 - rank, 1, into)->wait();
@@ -170,7 +170,9 @@ TEST(PeerSockets, AStrangerIsNoPeer) {
 
 TEST(PeerSockets, APeerThatDoesNotComeIsAnErrorAfterTheTimeout) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  EXPECT_THAT(error_of([&] { fsdp::PeerSockets(*store, 0, 2, "127.0.0.1", milliseconds(50)); }),
+  EXPECT_THAT(error_of([&] {
+                fsdp::PeerSockets(*store, {0, 2, "127.0.0.1", milliseconds(50)});
+              }),
               HasSubstr("waiting for later ranks: nobody within the timeout"));
 }
 

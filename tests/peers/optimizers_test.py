@@ -113,30 +113,30 @@ def engine_test():
             out = self.folder / f"{optimizer}-{ranks}.out"
             return self.train_by_engine(self.folder, out, model="llama", world_size=ranks, rate=rate, optimizer=optimizer)[0]
 
-        def check(self, optimizer, want, first, half, whole, rate=RATE):
-            """Relative differences are at most `first` in the first step, `half` in the first half and `whole` in all. Roundings grow:
-            two programs with AdamW in fp32 differ by 1e-3 at the end, when the loss is a tenth."""
+        def check(self, optimizer, want, first, quarter, whole, rate=RATE):
+            """Relative differences are at most `first` in the first step, `quarter` in the first quarter and `whole` in all. Roundings
+            grow tenfold in 25 steps once a code of a moment differs: by that, one engine at 1 and at 4 ranks differs as much."""
             self.assertEqual(len(want), STEPS)
             self.assertLess(want[-1], 0.5 * want[0], "it must learn, or equality says little")
             for ranks in RANKS:
                 with self.subTest(ranks=ranks):
                     got = self.losses(optimizer, ranks, rate)
-                    self.check_close(got[:STEPS // 2], want[:STEPS // 2], first, half, f"loss of {optimizer} at {ranks} ranks")
+                    self.check_close(got[:STEPS // 4], want[:STEPS // 4], first, quarter, f"loss of {optimizer} at {ranks} ranks")
                     self.check_close(got, want, first, whole, f"loss of {optimizer} at {ranks} ranks")
 
         def test_moments_in_bf16_train_as_those_in_fp32(self):
-            self.check("adamw_bf16", train(), 1e-6, 2e-3, 0.08)
+            self.check("adamw_bf16", train(), 1e-6, 1e-4, 0.08)
 
         def test_adafactor_trains_as_that_of_torch(self):
             want = train(lambda model, rate: torch.optim.Adafactor(model.parameters(), ADAFACTOR_RATE))
             self.check("adafactor", want, 1e-6, 1e-4, 0.05, ADAFACTOR_RATE)
 
         def test_muon_trains_as_that_of_torch(self):
-            self.check("muon", train(MuonWithAdamW), 1e-6, 1e-3, 0.1)
+            self.check("muon", train(MuonWithAdamW), 1e-6, 1e-4, 0.1)
 
         def test_moments_in_int8_train_as_those_of_torchao(self):
             want = json.loads(GOLDEN.read_text())["losses"]
-            self.check("adamw_int8", want, 1e-6, 2e-3, 0.08)
+            self.check("adamw_int8", want, 1e-6, 2e-4, 0.1)
             self.assertNotEqual(self.losses("adamw_int8", 1), self.losses("adamw", 1))
 
     return Optimizers

@@ -305,6 +305,22 @@ TEST(Sharding, WhatIsKeptOfRecomputedPartsNeedsSuchParts) {
   }
 }
 
+TEST(Sharding, SeparateReductionsAreOfAShardAndUnsetUnlessAskedFor) {
+  const std::vector<const Table*> tables{&sharding()};
+  Values values;
+  fill_defaults(values, tables, 8);
+  EXPECT_FALSE(values.has("fsdp.separate_reductions")) << "the engine decides";
+  for (const bool wanted : {true, false}) {
+    values.set("fsdp.separate_reductions", wanted);
+    values.set("fsdp.strategy", std::string("full_shard"));
+    EXPECT_THAT(conflicts_of(values, tables, 8), IsEmpty());
+    values.set("fsdp.strategy", std::string("no_shard"));
+    const auto conflicts = conflicts_of(values, tables, 8);
+    ASSERT_EQ(conflicts.size(), 1U);
+    EXPECT_EQ(conflicts[0].want, "want another fsdp.strategy than \"no_shard\" with it");
+  }
+}
+
 TEST(BestCheckpoint, IsOfASeriesThatIsMeasuredOnHeldOutDataAndHasGoodValues) {
   const std::vector<Series> series{{.name = "loss", .better = Better::kLower},
                                    {.name = "validation/loss", .better = Better::kLower},

@@ -17,11 +17,6 @@ LIMIT_S = 500
 BIN = None
 
 
-def knows_the_key():
-    """Whether this muster has the key of both modes."""
-    return "separate_reductions" in subprocess.run([BIN / "muster", "submit", "--help"], capture_output=True, text=True).stdout
-
-
 class FirstContact(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -49,10 +44,6 @@ class FirstContact(unittest.TestCase):
 
     def test_both_modes_train_alike_and_stand_in_one_table_with_what_was_published(self):
         status, results, table = self.script("--only", "two_communicators,one_communicator", "--steps", "12")
-        if not knows_the_key():
-            self.assertEqual(status, 1)
-            self.assertIn("fsdp.separate_reductions: unknown key", results["two_communicators"]["failed"])
-            self.skipTest("this muster has no key fsdp.separate_reductions")
         self.assertEqual(status, 0, self.said)
         two, one = results["two_communicators"], results["one_communicator"]
         self.assertEqual((two["steps"], len(two["losses"])), (12, 12))

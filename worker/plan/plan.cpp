@@ -59,7 +59,9 @@ fsdp::StillBuffers buffers_of(const fsdp::MeshGroup& group, const spec::Sharding
   if (ranks == PlanFor::kGpus) return fsdp::StillBuffers::kNone;
   const int local = environment.local_world_size;
   const bool one_node = environment.world_size == local || (group.axis != "replicate" && local % group.size == 0);
-  return one_node && sharding.shared_memory ? fsdp::StillBuffers::kSharedMemory : fsdp::StillBuffers::kSockets;
+  if (one_node && sharding.shared_memory) return fsdp::StillBuffers::kSharedMemory;
+  // Hosts agree along a tree, where a rank receives what a few others send.
+  return group.axis == "control" ? fsdp::StillBuffers::kNone : fsdp::StillBuffers::kSockets;
 }
 
 /// A training whose steps compute nothing.

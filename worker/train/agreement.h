@@ -45,19 +45,21 @@ struct Agreement {
   agent::rank::TraceWish trace;  ///< see [Note: one step on all ranks] in worker/train/step_trace.h
 };
 
-/// The all-gather of [Note: leaving together] in worker/train/run.h. It starts before the last backward, and is read
+/// The all-reduce of [Note: leaving together] in worker/train/run.h. It starts before the last backward, and is read
 /// after it.
 class AgreementUnderWay {
  public:
-  /// Starts the all-gather. Collective.
+  /// Starts the all-reduce. Collective. `ranks` must outlive the object.
   AgreementUnderWay(fsdp::Communicator& ranks, const Agreement& words);
 
-  /// Waits for the all-gather. Call it once.
+  /// Waits for the all-reduce. Call it once. Where a rank has heard of a trace, the ranks tell each other their traces
+  /// besides. Collective.
   Agreement wait();
 
  private:
-  std::int64_t columns_;
-  at::Tensor table_;
+  fsdp::Communicator* ranks_;
+  agent::rank::TraceWish mine_;
+  at::Tensor sums_;  // double [losses + 5]
   std::unique_ptr<fsdp::Pending> pending_;
 };
 

@@ -25,9 +25,10 @@ Outcome outcome_of(const std::exception_ptr& failure);
 
 /// One rank's training of one run, from the rendezvous to the last checkpoint: setup.h, resume.h, step.h.
 ///
-/// [Note: leaving together] In each step every rank puts its loss and its stop request into one small all-gather, which
-/// runs beside the last backward. So all ranks see the same requests at the same step boundary and leave there
-/// together. They save first for kSave, and do not save for kNow, which wins.
+/// [Note: leaving together] In each step every rank puts its loss and its stop request into one small all-reduce, which
+/// runs beside the last backward. Sums are enough: of losses and weights, and of how many ranks are asked to stop. So
+/// all ranks see the same requests at the same step boundary and leave there together. They save first for kSave, and
+/// do not save for kNow, which wins.
 ///
 /// A run that was stopped and resumed at the same world size and thread count continues bit for bit. For that, each
 /// checkpoint holds the loader's position and names the data, and random numbers are seeded anew in each step (see

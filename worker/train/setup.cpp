@@ -316,6 +316,10 @@ void Setup::say_what_is_trained() {
           mesh->device().is_cuda() ? "GPUs" : "the CPU", static_cast<long long>(order.samples), of_tokens.c_str(),
           data.name.c_str(), static_cast<long long>(split.batch_size), static_cast<long long>(split.micro_batch_size),
           environment.world_size, static_cast<long long>(split.accumulation));
+  const bool over_nccl = mesh->device().is_cuda() && !mesh->shares_gpus();
+  if (const auto why = separate_reductions_without_effect(config.fsdp, mesh->shard().world_size(), over_nccl);
+      !why.empty())
+    log.say("warning: " + why);
   if (mesh->shares_gpus()) {
     log.say(
         "warning: ranks share a GPU, so they communicate through the host, which is slow; ask for a GPU a rank, or "

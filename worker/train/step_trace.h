@@ -57,10 +57,10 @@ class StepTrace {
 
 /// The steps of this rank that the controller asks for while the training runs.
 ///
-/// [Note: one step on all ranks] Ranks hear of a request in different steps. So in each step each rank passes on the
-/// request that it has heard of, with its loss and its stop request ([Note: leaving together] in worker/train/run.h).
-/// All ranks read the same words, begin with the same later step, and need no further collective. One rank that has
-/// heard is enough. While a request is under way the ranks pass on none.
+/// [Note: one step on all ranks] Ranks hear of a request in different steps. So in each step each rank says whether it
+/// has heard of one, with its loss and its stop request ([Note: leaving together] in worker/train/run.h). Where one
+/// has, the ranks tell each other their requests in the same step. All read the same words and begin with the same
+/// later step. One rank that has heard is enough. While a request is under way the ranks pass on none.
 ///
 /// A run that leaves before the last step of a request says nothing of it: the controller sees the end.
 class TraceRequests {

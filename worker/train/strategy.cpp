@@ -64,7 +64,17 @@ fsdp::MeshOptions mesh_options(const spec::Sharding& sharding, const agent::rank
   fsdp::MeshOptions options;
   options.axes = axes_of(sharding, environment);
   options.shared_memory = sharding.shared_memory;
+  options.separate_reductions = sharding.separate_reductions;
   return options;
+}
+
+std::string separate_reductions_without_effect(const spec::Sharding& sharding, int shard_ranks, bool over_nccl) {
+  if (!sharding.separate_reductions) return "";
+  const std::string key = "fsdp.separate_reductions has no effect here: ";
+  if (shard_ranks == 1) return key + "weights are on one rank, so no gradients are reduced over shards";
+  if (!*sharding.separate_reductions && !over_nccl)
+    return key + "without NCCL gathers and reductions share their connections anyway";
+  return "";
 }
 
 void apply_strategy(Strategy strategy, const spec::Sharding& sharding, fsdp::ShardOptions& options) {

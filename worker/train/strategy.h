@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "agent/rank/environment.h"
@@ -35,10 +36,14 @@ inline CallWrapper recomputing(const torch::nn::Module& module, fsdp::RecomputeO
   };
 }
 
-/// The mesh that "fsdp" asks for: the axes along which "fsdp.strategy" spreads the ranks of an attempt, and
-/// "fsdp.shared_memory". Throws base::UsageError where the ranks do not divide into groups, naming key, value and
-/// remedy.
+/// The mesh that "fsdp" asks for: the axes along which "fsdp.strategy" spreads the ranks of an attempt,
+/// "fsdp.shared_memory" and "fsdp.separate_reductions". Throws base::UsageError where the ranks do not divide into
+/// groups, naming key, value and remedy.
 fsdp::MeshOptions mesh_options(const spec::Sharding& sharding, const agent::rank::RankEnvironment& environment);
+
+/// Why a "fsdp.separate_reductions" that is set changes nothing, for people; empty: it does, or is not set.
+/// `over_nccl`: ranks communicate over NCCL.
+std::string separate_reductions_without_effect(const spec::Sharding& sharding, int shard_ranks, bool over_nccl);
 
 /// The dtype that "train.precision" computes in.
 at::ScalarType dtype_of(spec::Precision precision);

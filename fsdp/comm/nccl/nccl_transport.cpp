@@ -1,11 +1,17 @@
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
-#include <stdlib.h>
 
+#include <cstdio>
 #include <cstring>
+#include <torch/csrc/distributed/c10d/NCCLUtils.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <vector>
 
+#include "fsdp/comm/bounded.h"
+#include "fsdp/comm/nccl/nccl_settings.h"
 #include "fsdp/comm/transport.h"
 
 namespace fsdp {
@@ -28,24 +34,11 @@ std::unique_ptr<Pending> pending(WorkPtr work, const char* what, int rank) {
   return make_pending([work = std::move(work), what, rank] { wait_for(work, what, rank); });
 }
 
-/// c10d's own watchdog would end the process by SIGABRT when a collective fails or takes too long. Then nobody would
-/// learn which rank was missing. With this it aborts the communicator, so that the next call throws.
-void keep_process() {
-  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*replace=*/0);  // ErrorHandlingMode::CleanUpOnly
-}
-
-/// NCCL would register the buffers of collectives in a CUDA graph. With the allocator's expandable segments that has
-/// ended in illegal memory accesses (Megatron-LM refuses the two together), so the buffers are copied.
-void register_nothing_of_graphs() {
-  ::setenv("NCCL_GRAPH_REGISTER", "0", /*replace=*/0);
-}
-
 class NcclTransport : public Transport {
  public:
   NcclTransport(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options)
-      : rank_(options.rank), world_size_(options.world_size) {
-    keep_process();
-    register_nothing_of_graphs();
+      : rank_(options.rank), world_size_(options.world_size), device_(options.device) {
+    nccl::set_where_unset(nccl::settings(options.timeout));
     auto nccl = c10d::ProcessGroupNCCL::Options::create();
     nccl->timeout = options.timeout;
     nccl->is_high_priority_stream = true;
@@ -53,11 +46,17 @@ class NcclTransport : public Transport {
   }
 
   ~NcclTransport() override {
-    try {
-      group_->shutdown();
-    } catch (const std::exception&) {
-      // A peer is gone. The communicator ends with the process.
-    }
+    // With a dead peer a shutdown may throw late or never. Then the communicator ends with the process.
+    bounded(nccl::kShutdownLimit, "shutdown", [](c10d::ProcessGroupNCCL& group) { group.shutdown(); });
+  }
+
+  void connect() override { group_->eagerConnectSingleDevice(device_); }
+
+  /// NCCL makes some of its connections in the first collective.
+  void warm_up() override {
+    std::vector<at::Tensor> tensors{at::zeros({1}, at::TensorOptions(at::kFloat).device(device_))};
+    wait_for(group_->allreduce(tensors), "first all-reduce", rank_);
+    c10::cuda::getCurrentCUDAStream(device_.index()).synchronize();
   }
 
   std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view /*whose*/) override {
@@ -91,16 +90,40 @@ class NcclTransport : public Transport {
     wait_for(group_->broadcast(tensors, options), "broadcast", rank_);
   }
 
-  void barrier() override { wait_for(group_->barrier(), "barrier", rank_); }
+  void barrier() override {
+    c10d::BarrierOptions options;  // without a device c10d guesses one by the rank's number
+    options.device = device_;
+    options.device_ids = {device_.index()};
+    wait_for(group_->barrier(options), "barrier", rank_);
+  }
 
   // The device leaves its collectives with unknown values. No later call of the mesh's communicators succeeds, so the
   // values reach neither weights nor a checkpoint.
-  void abort(const std::string& /*why*/) override { group_->abort(); }
+  void abort(const std::string& /*why*/) override {
+    bounded(nccl::kAbortLimit, "abort", [](c10d::ProcessGroupNCCL& group) { group.abort(); });
+  }
   bool host_waits() const override { return false; }
 
  private:
-  int rank_;
-  int world_size_;
+  /// The thread keeps the group, because it may never end.
+  template <typename Work>
+  void bounded(std::chrono::seconds limit, const char* what, const Work& work) {
+    try {
+      const auto on_device = [group = group_, device = device_, work] {
+        const c10::cuda::CUDAGuard guard(device);
+        work(*group);
+      };
+      if (!run_for_at_most(limit, on_device))
+        std::fprintf(stderr,
+                     "[rank %d] NCCL: the %s of a communicator has not ended after %lld s; going on without it\n",
+                     rank_, what, static_cast<long long>(limit.count()));
+    } catch (const std::exception&) {
+      // A peer is gone. The communicator ends with the process.
+    }
+  }
+
+  const int rank_, world_size_;
+  const c10::Device device_;
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
 };
 
@@ -109,6 +132,10 @@ class NcclTransport : public Transport {
 std::unique_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::Store>& store,
                                                const TransportOptions& options) {
   return std::make_unique<NcclTransport>(store, options);
+}
+
+int nccl_version() {
+  return c10d::getNcclVersionNumber();
 }
 
 std::array<std::uint8_t, 16> gpu_identity(c10::Device device) {

@@ -21,6 +21,10 @@ Addresses resolve(const std::string& host, const std::string& port, const std::s
 /// A socket that listens on the address. None: errno says why. `reuses`: the port may have been another socket's a
 /// moment ago.
 base::Fd listen_on(const addrinfo& address, bool reuses);
+/// Where peers connect to, by MeshOptions::interface_address: empty means loopback.
+inline std::string address_of(const std::string& interface_address) {
+  return interface_address.empty() ? "127.0.0.1" : interface_address;
+}
 /// A socket that listens on any free port of `host`, a name or address of this machine.
 base::Fd listen_at(const std::string& host);
 /// The port of a listening socket. An error begins with `whose`.

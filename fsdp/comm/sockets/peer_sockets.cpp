@@ -47,10 +47,11 @@ bool read_hello(int fd, Hello& hello) {
 
 }  // namespace
 
-PeerSockets::PeerSockets(c10d::Store& store, int rank, int world_size, const std::string& address,
-                         std::chrono::milliseconds timeout, const std::function<void()>& check_peers)
-    : rank_(rank), timeout_(timeout), peers_(static_cast<std::size_t>(world_size)) {
-  meet(store, address, check_peers);
+PeerSockets::PeerSockets(c10d::Store& store, PeerGroup group) : group_(std::move(group)) {
+  for (int rank = 0; group_.peers.empty() && rank < group_.world_size; ++rank)
+    if (rank != group_.rank) peers_.try_emplace(rank);
+  for (const int rank : group_.peers) peers_.try_emplace(rank);
+  meet(store);
   wake_fd_ = base::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   TORCH_CHECK(wake_fd_, "connections of ranks: eventfd: ", std::strerror(errno));
   thread_ = std::thread([this] { run(); });
@@ -66,47 +67,45 @@ PeerSockets::~PeerSockets() {
 }
 
 /// A rank connects to those before it, and accepts those after it. They know its secret from the store.
-void PeerSockets::meet(c10d::Store& store, const std::string& address, const std::function<void()>& check_peers) {
-  const base::Fd listening = net::listen_at(address);
+void PeerSockets::meet(c10d::Store& store) {
+  const base::Fd listening = net::listen_at(group_.address);
   std::random_device random;
   const std::uint64_t secret = std::uint64_t{random()} << 32 | random();
   const std::string port = net::port_of(listening.get(), "connections of ranks: no port of the own socket: ");
-  store.set("peer-" + std::to_string(rank_), std::to_string(secret) + " " + port + " " + address);
+  store.set("peer-" + std::to_string(group_.rank), std::to_string(secret) + " " + port + " " + group_.address);
   connect_before(store);
-  accept_after(listening.get(), secret, check_peers);
-  for (const Peer& peer : peers_)
-    if (peer.fd) net::set_options(peer.fd.get());
+  accept_after(listening.get(), secret);
+  for (const auto& [rank, peer] : peers_) net::set_options(peer.fd.get());
 }
 
 void PeerSockets::connect_before(c10d::Store& store) {
-  for (int other = 0; other < rank_; ++other) {
+  for (auto& [other, peer] : peers_) {
+    if (other > group_.rank) break;
     std::istringstream text(store.get_to_str("peer-" + std::to_string(other)));
-    Hello hello{0, rank_};
+    Hello hello{0, group_.rank};
     std::string port, host;
     text >> hello.secret >> port >> host;
-    base::Fd socket = net::connect_to(host, port, timeout_);
+    base::Fd socket = net::connect_to(host, port, group_.timeout);
     TORCH_CHECK(::send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello, "connections of ranks: rank ",
                 other, " is gone");
-    peers_[static_cast<std::size_t>(other)].fd = std::move(socket);
+    peer.fd = std::move(socket);
   }
 }
 
-void PeerSockets::accept_after(int listening, std::uint64_t secret, const std::function<void()>& check_peers) {
-  const auto deadline = Clock::now() + timeout_;
-  for (auto missing = static_cast<int>(peers_.size()) - rank_ - 1; missing > 0;) {
-    while (check_peers && !net::is_ready(listening, POLLIN, std::min(deadline, Clock::now() + kLook)) &&
+void PeerSockets::accept_after(int listening, std::uint64_t secret) {
+  const auto deadline = Clock::now() + group_.timeout;
+  for (auto missing = std::distance(peers_.upper_bound(group_.rank), peers_.end()); missing > 0;) {
+    while (group_.check_peers && !net::is_ready(listening, POLLIN, std::min(deadline, Clock::now() + kLook)) &&
            Clock::now() < deadline)
-      check_peers();
+      group_.check_peers();
     TORCH_CHECK(net::is_ready(listening, POLLIN, deadline),
                 "connections of ranks: waiting for later ranks: nobody within the timeout");
     base::Fd socket(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
     Hello hello;
-    const auto ranks = static_cast<std::int64_t>(peers_.size());
-    if (!socket || !read_hello(socket.get(), hello)) continue;
-    if (hello.secret != secret || hello.rank <= rank_ || hello.rank >= ranks) continue;  // a stranger
-    Peer& peer = peers_[static_cast<std::size_t>(hello.rank)];
-    if (peer.fd) continue;
-    peer.fd = std::move(socket);
+    if (!socket || !read_hello(socket.get(), hello) || hello.secret != secret || hello.rank <= group_.rank) continue;
+    const auto known = peers_.find(static_cast<int>(hello.rank));
+    if (known == peers_.end() || known->second.fd) continue;  // a stranger
+    known->second.fd = std::move(socket);
     --missing;
   }
 }
@@ -116,10 +115,16 @@ void PeerSockets::wake() {
   (void)!::write(wake_fd_.get(), &one, sizeof one);
 }
 
-PeerSockets::Pending PeerSockets::post(int peer, std::uint64_t tag, const at::Tensor& tensor) {
+/// The caller holds the mutex, as for all that follows.
+PeerSockets::Peer& PeerSockets::connected(int peer) {
+  const auto known = peers_.find(peer);
+  TORCH_CHECK(known != peers_.end(), "connections of ranks: rank ", group_.rank, " has none to rank ", peer);
+  return known->second;
+}
+
+PeerSockets::Pending PeerSockets::post(const Peer& peer, std::uint64_t tag, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.is_contiguous() && tensor.is_cpu(), "connections of ranks: want contiguous tensors on the CPU");
-  const std::string& error = peers_[static_cast<std::size_t>(peer)].error;
-  TORCH_CHECK(error.empty(), error);
+  TORCH_CHECK(peer.error.empty(), peer.error);
   auto transfer = std::make_shared<Transfer>();
   transfer->group = this;
   transfer->tensor = tensor;
@@ -130,28 +135,36 @@ PeerSockets::Pending PeerSockets::post(int peer, std::uint64_t tag, const at::Te
 
 PeerSockets::Pending PeerSockets::send(int peer, std::uint64_t tag, const at::Tensor& from) {
   std::unique_lock<std::mutex> lock(mutex_);
-  Peer& to = peers_[static_cast<std::size_t>(peer)];
-  auto transfer = post(peer, tag, from);
+  Peer& to = connected(peer);
+  auto transfer = post(to, tag, from);
   const bool was_idle = to.sends.empty();
   to.sends.push_back(transfer);
+  ++messages_;
   if (was_idle && transfer->bytes <= kWrittenAtOnce) write_some(to, lock, /*unlocks=*/false);
   if (was_idle && !to.sends.empty()) wake();
   return transfer;
 }
 
-PeerSockets::Pending PeerSockets::receive(int peer, std::uint64_t tag, const at::Tensor& into) {
+PeerSockets::Pending PeerSockets::receive(int peer, std::uint64_t tag, const at::Tensor& into, Then then) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Peer& from = peers_[static_cast<std::size_t>(peer)];
-  auto transfer = post(peer, tag, into);
+  Peer& from = connected(peer);
+  auto transfer = post(from, tag, into);
+  transfer->then = std::move(then);
   from.receives.push_back(transfer);
   if (from.is_parked) wake();
   return transfer;
 }
 
+std::int64_t PeerSockets::messages_sent() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return messages_;
+}
+
 void PeerSockets::Transfer::wait() {
   std::unique_lock<std::mutex> lock(group->mutex_);
-  const bool ended = group->changed_.wait_for(lock, group->timeout_, [this] { return done || !error.empty(); });
-  if (!ended) group->fail_all("timed out after " + std::to_string(group->timeout_.count()) + " ms");
+  const auto timeout = group->group_.timeout;
+  const bool ended = group->changed_.wait_for(lock, timeout, [this] { return done || !error.empty(); });
+  if (!ended) group->fail_all("timed out after " + std::to_string(timeout.count()) + " ms");
   TORCH_CHECK(error.empty(), error);
 }
 
@@ -162,18 +175,21 @@ void PeerSockets::abort(const std::string& why) {
 
 void PeerSockets::fail(Peer& peer, const std::string& why) {
   peer.error = why;
+  if (peer.arriving) peer.receives.push_front(std::exchange(peer.arriving, nullptr));
   for (auto* list : {&peer.sends, &peer.receives}) {
-    for (const Pending& transfer : *list) transfer->error = why;
+    for (const Pending& transfer : *list) {
+      transfer->error = why;
+      if (transfer->then) failed_.emplace_back(std::exchange(transfer->then, nullptr), why);
+    }
     list->clear();
   }
-  if (peer.arriving) peer.arriving->error = why;
-  peer.arriving.reset();
-  if (peer.fd) ::shutdown(peer.fd.get(), SHUT_RDWR);
+  if (!failed_.empty()) wake();
+  ::shutdown(peer.fd.get(), SHUT_RDWR);
   changed_.notify_all();
 }
 
 void PeerSockets::fail_all(const std::string& why) {
-  for (Peer& peer : peers_)
+  for (auto& [rank, peer] : peers_)
     if (peer.error.empty()) fail(peer, why);
   wake();
 }
@@ -257,9 +273,24 @@ bool PeerSockets::read_some(Peer& peer, std::unique_lock<std::mutex>& lock) {
     transfer->tensor.reset();
     peer.arriving.reset();
     peer.header_read = 0;
-    changed_.notify_all();
+    if (const Then then = std::exchange(transfer->then, nullptr)) {
+      lock.unlock();
+      then({});
+      lock.lock();
+    } else {
+      changed_.notify_all();
+    }
   }
-  return true;
+  return peer.error.empty();
+}
+
+void PeerSockets::tell_failed(std::unique_lock<std::mutex>& lock) {
+  while (!failed_.empty()) {
+    const auto told = std::exchange(failed_, {});
+    lock.unlock();
+    for (const auto& [then, why] : told) then(why);
+    lock.lock();
+  }
 }
 
 void PeerSockets::run() {
@@ -269,8 +300,8 @@ void PeerSockets::run() {
   while (!ends_) {
     sockets.assign(1, {wake_fd_.get(), POLLIN, 0});
     of_socket.assign(1, nullptr);
-    for (Peer& peer : peers_) {
-      if (!peer.fd || !peer.error.empty()) continue;
+    for (auto& [rank, peer] : peers_) {
+      if (!peer.error.empty()) continue;
       while (read_some(peer, lock)) {
       }
       write_some(peer, lock, /*unlocks=*/true);
@@ -279,6 +310,7 @@ void PeerSockets::run() {
       sockets.push_back({peer.fd.get(), static_cast<short>(events), 0});
       of_socket.push_back(&peer);
     }
+    tell_failed(lock);
     if (ends_) return;
     lock.unlock();
     (void)::poll(sockets.data(), sockets.size(), -1);

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/fd.h"
@@ -21,7 +23,20 @@ class Store;
 
 namespace fsdp {
 
-/// A connection between every two ranks of a group, and messages in order over each.
+/// Ranks that a PeerSockets joins to this one.
+struct PeerGroup {
+  int rank = 0;
+  int world_size = 1;
+  std::string address;  ///< peers connect to it: a name or address of this machine
+  std::chrono::milliseconds timeout{};
+  /// Asked a few times a second while the constructor waits for peers. Throws where one cannot come any more. Null:
+  /// only the timeout ends such a wait.
+  std::function<void()> check_peers = {};
+  /// The ranks that this one has a connection to. Each of them names this rank, too. Empty: all.
+  std::vector<int> peers = {};
+};
+
+/// Connections between the ranks of a group, and messages in order over each.
 ///
 /// [Note: own sockets] A send and a receive of Gloo first tell each other that they are ready. So one message needs
 /// three, and wakes two threads. Besides, Gloo's thread asks the kernel again and again while the caller holds the
@@ -35,11 +50,13 @@ namespace fsdp {
 /// Thread-safe.
 class PeerSockets {
  public:
-  /// Collective. `store` has keys for this group alone. Peers connect to `address`, a name or address of this machine.
-  /// Throws c10::Error when a peer does not come within the timeout, and what `check_peers` throws, which is asked a
-  /// few times a second while the constructor waits; null: it is not.
-  PeerSockets(c10d::Store& store, int rank, int world_size, const std::string& address,
-              std::chrono::milliseconds timeout, const std::function<void()>& check_peers = {});
+  /// Called once on the group's thread, which holds no lock: with an empty text once the message has arrived, otherwise
+  /// with the error of the connection. Throws nothing.
+  using Then = std::function<void(const std::string& error)>;
+
+  /// Collective. `store` has keys for this group alone. Throws c10::Error when a peer does not come within the timeout,
+  /// and what `check_peers` throws.
+  PeerSockets(c10d::Store& store, PeerGroup group);
   ~PeerSockets();
   PeerSockets(const PeerSockets&) = delete;
   PeerSockets& operator=(const PeerSockets&) = delete;
@@ -59,11 +76,18 @@ class PeerSockets {
     std::int64_t bytes = 0, moved = 0;  // of a send: the header counts
     bool done = false;
     std::string error;
+    Then then;  // null: somebody may wait()
   };
   using Pending = std::shared_ptr<Transfer>;
 
   Pending send(int peer, std::uint64_t tag, const at::Tensor& from);
-  Pending receive(int peer, std::uint64_t tag, const at::Tensor& into);
+  /// With `then` nobody may wait() for the transfer.
+  Pending receive(int peer, std::uint64_t tag, const at::Tensor& into, Then then = {});
+
+  /// Connections that this rank has been given.
+  int connections() const { return static_cast<int>(peers_.size()); }
+  /// Messages that this rank has begun to send.
+  std::int64_t messages_sent() const;
 
   /// Ends all transfers, also later ones, with an error that says why. Ends all connections too.
   void abort(const std::string& why);
@@ -83,11 +107,13 @@ class PeerSockets {
     bool is_parked = false;  // the header has arrived, and no receive fits it
   };
 
-  void meet(c10d::Store& store, const std::string& address, const std::function<void()>& check_peers);
+  void meet(c10d::Store& store);
   void connect_before(c10d::Store& store);
-  void accept_after(int listening, std::uint64_t secret, const std::function<void()>& check_peers);
-  Pending post(int peer, std::uint64_t tag, const at::Tensor& tensor);
+  void accept_after(int listening, std::uint64_t secret);
+  Peer& connected(int peer);
+  Pending post(const Peer& peer, std::uint64_t tag, const at::Tensor& tensor);
   void run();
+  void tell_failed(std::unique_lock<std::mutex>& lock);
   void wake();
   void write_some(Peer& peer, std::unique_lock<std::mutex>& lock, bool unlocks);
   void match(Peer& peer);
@@ -95,11 +121,12 @@ class PeerSockets {
   void fail(Peer& peer, const std::string& why);
   void fail_all(const std::string& why);
 
-  const int rank_;
-  const std::chrono::milliseconds timeout_;
-  std::mutex mutex_;
+  const PeerGroup group_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Peer> peers_;  // by rank; the own one is not connected
+  std::map<int, Peer> peers_;  // by rank
+  std::int64_t messages_ = 0;
+  std::vector<std::pair<Then, std::string>> failed_;  // to be told by the thread
   base::Fd wake_fd_;
   bool ends_ = false;
   std::thread thread_;

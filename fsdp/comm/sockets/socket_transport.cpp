@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "fsdp/comm/buffer_pool.h"
+#include "fsdp/comm/sockets/connect.h"
 #include "fsdp/comm/sockets/peer_sockets.h"
+#include "fsdp/comm/sockets/topic.h"
 #include "fsdp/comm/transport.h"
-#include "fsdp/text/fnv1a.h"
 #include "fsdp/tracing/error_text.h"
 
 namespace fsdp {
@@ -18,28 +19,6 @@ namespace {
 
 // [Note: exchange] Every pair of ranks exchanges its parts directly, to and from the engine's own buffers. That sends
 // (N-1)/N of the bytes without a copy. The thread of PeerSockets moves the bytes while the rank computes.
-
-// [Note: tags] PeerSockets matches a send and a receive by peer and tag. The tag keeps concurrent collectives apart by
-// the low bits of their number. Its other bits are a hash of kind, owner and size. So two ranks that run units in
-// another order find no partner, and wait until the watcher or the timeout ends that. With the number alone they would
-// exchange the bytes of different units.
-constexpr int kNumberBits = 10, kHashBits = 21;
-
-/// Facts that both ends of an exchange must agree on.
-struct Topic {
-  const char* kind;
-  std::string_view whose;
-  std::int64_t bytes;    // of one rank's part
-  std::uint32_t number;  // of the collective on this rank
-  std::uint64_t tag = make_tag();
-
- private:
-  std::uint64_t make_tag() const {
-    const std::uint64_t hash = Fnv1a().add(kind).add(whose).add(static_cast<std::uint64_t>(bytes)).value();
-    const std::uint64_t folded = hash ^ hash >> 32;
-    return (folded & ((1U << kHashBits) - 1)) << kNumberBits | (number & ((1U << kNumberBits) - 1));
-  }
-};
 
 /// A send to or a receive from one peer. Either the start or the wait throws when the peer is gone.
 class Exchange {
@@ -60,10 +39,7 @@ class Exchange {
     try {
       part();
     } catch (const std::exception& error) {
-      TORCH_CHECK(false, topic_.kind, topic_.whose.empty() ? "" : " of ", topic_.whose, " on rank ", rank_,
-                  " with rank ", peer_,
-                  " failed (did it die, or does it call another unit at this point? this is call ", topic_.number, ", ",
-                  topic_.bytes, " bytes a rank): ", error.what());
+      TORCH_CHECK(false, topic_.failure(rank_, peer_, error.what()));
     }
   }
 
@@ -106,10 +82,10 @@ class SocketTransport : public Transport {
  public:
   SocketTransport(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options)
       : store_(store), rank_(options.rank), world_size_(options.world_size) {
-    const std::string address = options.interface_address.empty() ? "127.0.0.1" : options.interface_address;
+    const std::string address = net::address_of(options.interface_address);
     try {
-      sockets_ =
-          std::make_shared<PeerSockets>(*store, rank_, world_size_, address, options.timeout, options.check_peers);
+      sockets_ = std::make_shared<PeerSockets>(
+          *store, PeerGroup{rank_, world_size_, address, options.timeout, options.check_peers});
     } catch (const std::exception& error) {
       TORCH_CHECK(false, "sockets on rank ", rank_, " of ", world_size_, ", address ", address,
                   ": no connection to all ranks: ", text_of(error));
@@ -189,6 +165,7 @@ class SocketTransport : public Transport {
 
   void trim() override { parts_.trim(); }
   void abort(const std::string& why) override { sockets_->abort(why); }
+  Links links() const override { return {sockets_->connections(), sockets_->messages_sent()}; }
 
  private:
   int before(int i) const { return (rank_ - i + world_size_) % world_size_; }

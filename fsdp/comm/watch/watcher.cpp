@@ -12,6 +12,7 @@
 #include <cstring>
 #include <random>
 #include <sstream>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "fsdp/tracing/error_text.h"
@@ -24,7 +25,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kShortestTick{5}, kLongestTick{250};
 constexpr int kMostGaps = 16;  // the longest time between two questions, in patiences
 constexpr milliseconds kGoodbyePatience{500};
-constexpr milliseconds kWaitLook{200};  // how long a wait at the store sleeps until it looks again who is gone
+constexpr milliseconds kFirstWaitLook{1}, kWaitLook{64};  // how long a wait at the store sleeps until it looks again
 constexpr const char* kMeeting = "meeting of the ranks: ";
 constexpr const char* kGivenUp = "given up";  // the key of why rank 0 has left before all had come
 
@@ -130,7 +131,7 @@ void Watcher::check_all_here(milliseconds patience) const {
 void Watcher::meet(c10d::Store& store) {
   const std::string key = "watcher";
   if (rank_ == 0) {
-    const std::string address = options_.interface_address.empty() ? "127.0.0.1" : options_.interface_address;
+    const std::string address = net::address_of(options_.interface_address);
     std::random_device random;
     secret_ = std::to_string(std::uint64_t{random()} << 32 | random());
     listening_ = net::listen_at(address);
@@ -479,19 +480,21 @@ void Watcher::say_goodbye() {
 }
 
 void MeetingStore::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
-  using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + timeout;
-  for (;;) {
-    const auto begin = Clock::now();
-    const milliseconds patience =
-        std::clamp(std::chrono::ceil<milliseconds>(deadline - begin), milliseconds(1), kWaitLook);
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto is_there = [&] {
     try {
-      return PrefixStore::wait(keys, patience);
+      return PrefixStore::check(keys);
     } catch (const std::exception&) {
       check_all_here();
-      // An error that comes before its time is no timeout: the store itself is gone.
-      if (Clock::now() >= deadline || Clock::now() - begin < patience / 2) throw;
+      throw;
     }
+  };
+  for (auto pause = kFirstWaitLook; !is_there(); pause = std::min(2 * pause, kWaitLook)) {
+    check_all_here();
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+    TORCH_CHECK(left.count() > 0, "rendezvous store: no \"", keys.empty() ? "" : keys.front(), "\" within ",
+                timeout.count(), " ms");
+    std::this_thread::sleep_for(std::min(pause, left));
   }
 }
 

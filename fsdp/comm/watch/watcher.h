@@ -1,4 +1,6 @@
 #pragma once
+#include <c10/util/Exception.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -198,12 +200,18 @@ class Watcher {
 };
 
 /// The store that a mesh's transports meet at. A wait for a key ends when a rank is gone, because that rank may be the
-/// one that would write the key: see [Note: meeting]. Thread-safe as the store below it.
+/// one that would write the key: see [Note: meeting]. A wait asks again and again, because a TCPStore serves one call
+/// at a time, and other threads of this rank may have the keys that its peers wait for. Thread-safe as the store below
+/// it.
 class MeetingStore : public c10d::PrefixStore {
  public:
-  /// `watcher` may be gone later: then waits are those of `store`.
-  MeetingStore(std::string prefix, c10::intrusive_ptr<c10d::Store> store, std::weak_ptr<Watcher> watcher)
-      : PrefixStore(std::move(prefix), std::move(store)), watcher_(std::move(watcher)) {}
+  /// `watcher` may be gone later: then waits are those of `store`. `given_up` ends waits once it is true; null: nothing
+  /// does.
+  MeetingStore(std::string prefix, c10::intrusive_ptr<c10d::Store> store, std::weak_ptr<Watcher> watcher,
+               std::shared_ptr<const std::atomic<bool>> given_up = nullptr)
+      : PrefixStore(std::move(prefix), std::move(store)),
+        watcher_(std::move(watcher)),
+        given_up_(std::move(given_up)) {}
 
   std::vector<std::uint8_t> get(const std::string& key) override {
     wait({key}, getTimeout());
@@ -215,10 +223,12 @@ class MeetingStore : public c10d::PrefixStore {
   /// Throws c10::Error naming a rank that is gone.
   void check_all_here() const {
     if (const auto watcher = watcher_.lock()) watcher->check_all_here();
+    TORCH_CHECK(!given_up_ || !given_up_->load(), "another communicator of the mesh has failed");
   }
 
  private:
   std::weak_ptr<Watcher> watcher_;
+  std::shared_ptr<const std::atomic<bool>> given_up_;
 };
 
 }  // namespace fsdp::watch

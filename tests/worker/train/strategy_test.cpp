@@ -223,6 +223,38 @@ std::string axes_text(const spec::Sharding& sharding, int world_size, int local_
   return text;
 }
 
+TEST(SeparateReductions, FollowTheKeyAndAreTheEngineSChoiceWithoutIt) {
+  spec::Sharding sharding;
+  EXPECT_EQ(mesh_options(sharding, {}).separate_reductions, std::nullopt);
+  for (const bool wanted : {true, false}) {
+    sharding.separate_reductions = wanted;
+    EXPECT_EQ(mesh_options(sharding, {}).separate_reductions, wanted);
+  }
+  const TemporaryFolder folder;
+  EXPECT_EQ(run_of(folder, "").fsdp.separate_reductions, std::nullopt);
+  EXPECT_EQ(run_of(folder, "", R"(,"separate_reductions":false)").fsdp.separate_reductions, false);
+  EXPECT_EQ(run_of(folder, "", R"(,"separate_reductions":true)").fsdp.separate_reductions, true);
+}
+
+TEST(SeparateReductions, ChangeNoNumberOfTheTraining) {
+  const auto with = trained(R"(,"separate_reductions":true)"), without = trained("");
+  EXPECT_EQ(with.losses, without.losses);
+  EXPECT_EQ(with.bytes, without.bytes);
+}
+
+TEST(SeparateReductions, AreNamedWhereTheKeyHasNoEffect) {
+  spec::Sharding sharding;
+  EXPECT_EQ(separate_reductions_without_effect(sharding, 1, false), "");
+  sharding.separate_reductions = true;
+  EXPECT_EQ(separate_reductions_without_effect(sharding, 8, true), "");
+  EXPECT_EQ(separate_reductions_without_effect(sharding, 8, false), "") << "sockets of their own";
+  EXPECT_THAT(separate_reductions_without_effect(sharding, 1, true), HasSubstr("weights are on one rank"));
+  sharding.separate_reductions = false;
+  EXPECT_EQ(separate_reductions_without_effect(sharding, 8, true), "");
+  EXPECT_THAT(separate_reductions_without_effect(sharding, 8, false),
+              HasSubstr("fsdp.separate_reductions has no effect here: without NCCL"));
+}
+
 TEST(SharedMemory, IsUsedUnlessTheKeyIsFalse) {
   spec::Sharding sharding;
   for (const bool wanted : {true, false}) {
