@@ -178,15 +178,18 @@ void copy_database(SQLite::Database& from, const fs::path& file, const std::func
   }
 }
 
-void copy_before_migration(Database& database, const Migrations& migrations,
-                           const std::function<void(const std::string&)>& tell) {
+void migrate_beside_copy(Database& database, const Migrations& migrations,
+                         const std::function<void(const std::string&)>& tell) {
   database.translating(database.writer(), [&] {
-    const auto version = stored_version(database.writer().database());
-    if (version == 0 || version >= static_cast<std::int64_t>(migrations.newest())) return;
-    const fs::path copy = database.file() + ".schema-" + std::to_string(version);
-    about(copy, [&] { copy_database(database.writer().database(), copy); });
-    tell(database.file() + " had schema version " + std::to_string(version) + " and gets version " +
-         std::to_string(migrations.newest()) + "; a copy from before is " + copy.string());
+    SQLite::Database& jobs = database.writer().database();
+    const auto version = stored_version(jobs);
+    if (version != 0 && version < static_cast<std::int64_t>(migrations.newest())) {
+      const fs::path copy = database.file() + ".schema-" + std::to_string(version);
+      about(copy, [&] { copy_database(jobs, copy); });
+      tell(database.file() + " had schema version " + std::to_string(version) + " and gets version " +
+           std::to_string(migrations.newest()) + "; a copy from before is " + copy.string());
+    }
+    migrate(jobs, migrations);
   });
 }
 

@@ -25,10 +25,10 @@ namespace store {
 void copy_database(SQLite::Database& from, const std::filesystem::path& file,
                    const std::function<void(SQLite::Database&)>& finish = {});
 
-/// If the database has an older schema than the newest, copies it to `<file>.schema-<its version>`, in place of an
-/// older copy, so that the migration can be taken back. Throws Error, and nothing is migrated then.
-void copy_before_migration(Database& database, const Migrations& migrations,
-                           const std::function<void(const std::string&)>& tell);
+/// migrate(). A database of an older schema is copied to `<file>.schema-<its version>` before, in place of an older
+/// copy, so that the migration can be taken back. Throws Error, and nothing is migrated then.
+void migrate_beside_copy(Database& database, const Migrations& migrations,
+                         const std::function<void(const std::string&)>& tell);
 
 /// The content of a backup.
 struct BackupFacts {

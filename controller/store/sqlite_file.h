@@ -77,7 +77,7 @@ void check_header(const std::string& file);
 /// null or have a default, because the muster before it writes rows without them. Each migration says in `meta`, under
 /// the key min_reader, which schema version a muster must know to work with the database. A muster opens a database of
 /// a newer schema if it knows min_reader. A migration that changes what is there, or a new kind of event or action, has
-/// a min_reader of its own version. Before muster.db is migrated a copy is made beside it, see copy_before_migration().
+/// a min_reader of its own version. Before muster.db is migrated a copy is made beside it, see migrate_beside_copy().
 struct Migrations {
   std::size_t first;
   std::span<const std::string_view> sql;

@@ -264,19 +264,19 @@ class SqliteStore final : public Store {
 
  private:
   void bring_up_to_date() {
-    const auto bring = [&](Database& one, const Migrations& all) {
+    const auto tell_if_newer = [&](Database& one, const Migrations& all) {
       const auto version = version_of(one), newest = static_cast<std::int64_t>(all.newest());
       if (version > newest) {
         options_.tell(one.file() + " has schema version " + std::to_string(version) +
                       ", of a newer muster: this muster knows up to " + std::to_string(newest) +
                       " and works with it, without what is new there");
       }
-      one.translating(one.writer(), [&] { migrate(one.writer().database(), all); });
     };
     const bool are_missing = version_of(metrics_) == 0 && version_of(jobs_) != 0;
-    copy_before_migration(jobs_, migrations(), options_.tell);
-    bring(jobs_, migrations());
-    bring(metrics_, metrics_migrations());
+    tell_if_newer(jobs_, migrations());
+    migrate_beside_copy(jobs_, migrations(), options_.tell);
+    tell_if_newer(metrics_, metrics_migrations());
+    metrics_.translating(metrics_.writer(), [&] { migrate(metrics_.writer().database(), metrics_migrations()); });
     pair_databases(jobs_, metrics_);
     shrink();
     if (are_missing) tell_of_missing_metrics();

@@ -228,8 +228,7 @@ class NextSchema : public Backup {
     store::Database database(jobs_);
     database.check(next);
     database.begin(false);
-    store::copy_before_migration(database, next, [&](const std::string& text) { told.push_back(text); });
-    store::migrate(database.writer().database(), next);
+    store::migrate_beside_copy(database, next, [&](const std::string& text) { told.push_back(text); });
     database.open_readers(0);
   }
 };

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <string>
+
 #include "base/usage_error.h"
 #include "tests/temporary_folder.h"
 
@@ -145,6 +147,12 @@ TEST(Starter, TakesThePythonThatHasTheWheelAmongSeveral) {
   EXPECT_EQ(its.find().libraries, its.site / "torch/lib");
   its.add_builds(its.prefix / "lib/python3.100/site-packages");
   its.add_torch(its.prefix / "lib/python3.100/site-packages", "2.9.0");
+  // Older ones, so that a folder's own order is not that of the versions by luck.
+  for (int minor = 80; minor < 96; ++minor) {
+    const auto older = its.prefix / ("lib/python3." + std::to_string(minor)) / "site-packages";
+    its.add_builds(older);
+    its.add_torch(older, "2.15.0");
+  }
   EXPECT_EQ(its.find().libraries, its.prefix / "lib/python3.100/site-packages/torch/lib");
 }
 
