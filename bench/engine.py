@@ -138,13 +138,15 @@ def memory_row(what, of):
 def alone(programs, width):
     options = width_options(width)
     return programs.rounds({"muster": ("muster", *options), "libtorch": ("muster", "--plain", *options),
-                            "pytorch": ("pytorch", "--plain", *options)}, 9)
+                            "pytorch": ("pytorch", "--plain", *options),
+                            "compiled": ("pytorch", "--plain", "--compile", *options)}, 9)
 
 
 def alone_row(width, of):
     return (f"| {width} | {middle(of['muster'], 'step_ms'):.1f} ms | {middle(of['libtorch'], 'step_ms'):.1f} ms | "
             f"{ratio(of['muster'], of['libtorch']):.3f} | {middle(of['pytorch'], 'step_ms'):.1f} ms | "
-            f"{ratio(of['muster'], of['pytorch']):.3f} |")
+            f"{ratio(of['muster'], of['pytorch']):.3f} | {middle(of['compiled'], 'step_ms'):.1f} ms | "
+            f"{ratio(of['compiled'], of['muster']):.3f} |")
 
 
 def updates(programs):
@@ -187,7 +189,8 @@ def measure(binaries, quick):
         f"| two ranks | {' | '.join(f'width {width} | / muster' for width in by_version)} |", f"|---|{'---|---|' * len(by_version)}",
         *version_rows(by_version), "",
         "## One rank: the engine beside unsharded models", "",
-        "| width | muster | plain LibTorch | muster / LibTorch | plain PyTorch | muster / PyTorch |", "|---|---|---|---|---|---|",
+        "| width | muster | plain LibTorch | muster / LibTorch | plain PyTorch | muster / PyTorch | compiled PyTorch | compiled / muster |",
+        "|---|---|---|---|---|---|---|---|",
         *(alone_row(width, of) for width, of in one.items()), "",
         "## The update of AdamW by the format of its moments", "",
         "50 million elements on one rank, which has one thread: the optimizer's part of a step, and the bytes of its states.", "",
@@ -204,5 +207,9 @@ def measure(binaries, quick):
     for width, of in one.items():
         promises.append(Promise(f"muster's step over plain LibTorch's at width {width}", ratio(of["muster"], of["libtorch"]), at_most=1.02))
         promises.append(Promise(f"muster's step over plain PyTorch's at width {width}", ratio(of["muster"], of["pytorch"]), at_most=1))
+        promises.append(Promise(f"compiled PyTorch's step over muster's at width {width}", ratio(of["compiled"], of["muster"]), at_least=1.1))
+    for width, of in by_version.items():
+        promises.append(Promise(f"compiled FSDP2's step over muster's at width {width}", ratio(of["pytorch compiled"], of["muster"]),
+                                at_least=1.6))
     promises.append(Promise("start to the first step at two ranks, in s", first["muster 2"], at_most=1))
     return text, promises

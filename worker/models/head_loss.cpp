@@ -1,9 +1,11 @@
 #include "worker/models/head_loss.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/linear.h>
@@ -17,13 +19,11 @@
 #include <optional>
 
 #include "worker/models/fused_ops.h"
+#include "worker/models/kernels/cpu_kernels.h"
 #include "worker/models/ops.h"
 
 #ifdef MUSTER_CUDA_KERNELS
-#include <ATen/ops/empty.h>
-
 #include "worker/models/kernels/kernel_launch.h"
-#include "worker/models/kernels/kernels.h"
 #endif
 
 namespace worker {
@@ -51,55 +51,67 @@ struct Gradients {
   }
 };
 
-#ifdef MUSTER_CUDA_KERNELS
+/// True where one kernel computes the losses of scores, and their gradients over them.
+bool has_loss_kernel(const at::Tensor& scores) {
+  if (scores.is_cpu()) return scores.scalar_type() == at::kFloat;
+  return has_kernels(scores.device(), scores.scalar_type());
+}
 
-/// The sum of the losses. With `gradient`, `scores` [positions, vocab] become their gradients.
+/// The sum of the losses by the kernel. With `gradient`, `scores` [positions, vocab] become their gradients.
 at::Tensor losses_of(const at::Tensor& scores, const at::Tensor& targets, bool gradient) {
   const at::Tensor losses = at::empty({scores.size(0)}, scores.options().dtype(at::kFloat));
   const at::Tensor dense = targets.contiguous();
-  kernels::cross_entropy(kernels::number_of(scores), scores.mutable_data_ptr(), dense.const_data_ptr<std::int64_t>(),
-                         losses.mutable_data_ptr<float>(), scores.size(0), scores.size(1), data::order::kNoTarget,
-                         gradient, kernels::stream_of(scores));
-  C10_CUDA_CHECK(cudaGetLastError());
+  const std::int64_t vocab = scores.size(1);
+  const auto* target = dense.const_data_ptr<std::int64_t>();
+#ifdef MUSTER_CUDA_KERNELS
+  if (scores.is_cuda()) {
+    kernels::cross_entropy(kernels::number_of(scores), scores.mutable_data_ptr(), target,
+                           losses.mutable_data_ptr<float>(), scores.size(0), vocab, data::order::kNoTarget, gradient,
+                           kernels::stream_of(scores));
+    C10_CUDA_CHECK(cudaGetLastError());
+    return losses.sum();
+  }
+#endif
+  if (computes_nothing()) return losses.sum();
+  for (std::int64_t i = 0; i < dense.numel(); ++i)
+    TORCH_CHECK_INDEX(target[i] == data::order::kNoTarget || (target[i] >= 0 && target[i] < vocab),
+                      "linear_cross_entropy: target ", target[i], "; want 0 to ", vocab - 1);
+  float *score = scores.mutable_data_ptr<float>(), *loss = losses.mutable_data_ptr<float>();
+  at::parallel_for(0, scores.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::cpu::cross_entropy(score + begin * vocab, target + begin, loss + begin, end - begin, vocab,
+                                data::order::kNoTarget, gradient);
+  });
   return losses.sum();
 }
 
-void add_positions_by_kernel(const at::Tensor& x, const Head& head, const at::Tensor& targets, at::Tensor& sum,
-                             const Gradients& into) {
-  const at::Tensor scores = head.scores(x);
-  sum += losses_of(scores, targets, into.wanted());
-  if (into.weight.defined() && into.weight.scalar_type() == x.scalar_type()) {
-    into.weight.addmm_(scores.t(), x);
-  } else if (into.weight.defined()) {
-    into.weight.add_(scores.t().mm(x));  // tensor cores multiply in x's type and add in fp32
-  }
-  if (into.bias.defined()) into.bias.add_(scores.sum(0, /*keepdim=*/false, at::kFloat));
-  if (into.x.defined()) into.x.copy_(scores.mm(head.weight));
+/// The sum and the gradients by LibTorch's operations, for fp32 scores.
+at::Tensor losses_by_operations(const at::Tensor& scores, const at::Tensor& targets, bool gradient) {
+  const at::Tensor counts = targets.ne(data::order::kNoTarget).to(at::kFloat);
+  const at::Tensor index = targets.clamp_min(0).unsqueeze(-1);
+  const at::Tensor total = at::logsumexp(scores, {-1}, /*keepdim=*/true);
+  const at::Tensor sum = ((total - scores.gather(-1, index)).squeeze(-1) * counts).sum();
+  if (!gradient) return sum;
+  scores.sub_(total).exp_();  // probabilities
+  scores.scatter_add_(-1, index, at::full_like(index, -1, scores.options()));
+  scores.mul_(counts.unsqueeze(-1));
+  return sum;
 }
-
-#endif
 
 /// Adds the loss of some positions to `sum`, and their gradients. `x` is [positions, hidden].
 void add_positions(const at::Tensor& x, const Head& head, const at::Tensor& targets, at::Tensor& sum,
                    const Gradients& into) {
-#ifdef MUSTER_CUDA_KERNELS
-  if (has_kernels(x.device(), x.scalar_type())) return add_positions_by_kernel(x, head, targets, sum, into);
-#endif
-  at::Tensor scores = head.scores(x).to(at::kFloat);
-  const at::Tensor counts = targets.ne(data::order::kNoTarget).to(at::kFloat);
-  const at::Tensor index = targets.clamp_min(0).unsqueeze(-1);
-  const at::Tensor total = at::logsumexp(scores, {-1}, /*keepdim=*/true);
-  sum += ((total - scores.gather(-1, index)).squeeze(-1) * counts).sum();
-  if (!into.wanted()) return;
-  scores.sub_(total).exp_();  // probabilities
-  scores.scatter_add_(-1, index, at::full_like(index, -1, scores.options()));
-  scores.mul_(counts.unsqueeze(-1));
+  at::Tensor scores = head.scores(x);
+  const bool on_gpu = x.is_cuda() && has_loss_kernel(scores);
+  if (!on_gpu) scores = scores.to(at::kFloat);
+  sum += (has_loss_kernel(scores) ? losses_of : losses_by_operations)(scores, targets, into.wanted());
   if (into.weight.defined() && into.weight.scalar_type() == x.scalar_type()) {
     into.weight.addmm_(scores.t(), x);
+  } else if (into.weight.defined() && on_gpu) {
+    into.weight.add_(scores.t().mm(x));  // tensor cores multiply in x's type and add in fp32
   } else if (into.weight.defined()) {
     into.weight.addmm_(scores.t(), x.to(at::kFloat));
   }
-  if (into.bias.defined()) into.bias.add_(scores.sum(0));
+  if (into.bias.defined()) into.bias.add_(scores.sum(0, /*keepdim=*/false, at::kFloat));
   if (into.x.defined()) into.x.copy_(scores.to(x.scalar_type()).mm(head.weight));
 }
 

@@ -63,6 +63,12 @@ std::vector<at::Tensor> checkpointed(std::string_view operation,
 /// result is [.., out]. See [Note: gradients in place].
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
+/// x W^T for W, the two or three `weights` [out, in] below each other: the results of linear() for each, side by side
+/// in rows [.., sum of outs], by one product. A sharding engine gathers a part's weights into one buffer, and lays
+/// their gradients so, too; then no copy is made. Undefined where the weights do not follow each other in memory: the
+/// caller calls linear() for each. See [Note: gradients in place].
+at::Tensor joint_linear(const at::Tensor& x, const std::vector<at::Tensor>& weights);
+
 /// Rows of a table: weight is [count, size], ids are int64 [..], the result is [.., size]. In place, the gradient costs
 /// the rows that were looked up and not the whole table. See [Note: gradients in place].
 at::Tensor embedding(const at::Tensor& weight, const at::Tensor& ids);

@@ -7,9 +7,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "tests/expected_gpus.h"
@@ -17,6 +21,7 @@
 #include "worker/models/fused_ops.h"
 #include "worker/models/head_loss.h"
 #include "worker/models/layers/attention.h"
+#include "worker/models/ops.h"
 
 namespace worker {
 namespace {
@@ -65,6 +70,78 @@ TEST_F(GpuOps, RopeEqualsTheOperations) {
       EXPECT_THAT(distance(x.grad(), x_wide.grad()), Le(tolerance(type))) << type << " " << at::IntArrayRef(shape);
     }
   }
+}
+
+TEST_F(GpuOps, RopeTakesTablesOfRows) {
+  for (const auto type : kTypes) {
+    const at::Tensor positions = at::randint(90, {3, 7}, at::TensorOptions(at::kLong).device(at::kCUDA));
+    const RopeTable table = rope_table(positions, {.dim = 64}, type);
+    const at::Tensor x = random({3, 7, 2, 64}, type), x_wide = x.detach().to(at::kDouble).requires_grad_();
+    const at::Tensor y = apply_rope(x, table),
+                     y_wide = apply_rope(x_wide, {table.cos.to(at::kDouble), table.sin.to(at::kDouble)});
+    const at::Tensor of_y = random({3, 7, 2, 64}, type).detach();
+    y.backward(of_y);
+    y_wide.backward(of_y.to(at::kDouble));
+    EXPECT_THAT(distance(y, y_wide), Le(tolerance(type))) << type;
+    EXPECT_THAT(distance(x.grad(), x_wide.grad()), Le(tolerance(type))) << type;
+  }
+}
+
+TEST_F(GpuOps, RowsOfOneProductAreSplitAsThreeAre) {
+  for (const auto type : kTypes) {
+    for (const std::int64_t dim : {64, 6}) {
+      const RopeTable table = rope_table(0, 5, {.dim = dim}, type, at::kCUDA);
+      const at::Tensor qkv = random({2, 5, 8 * dim}, type), alone = qkv.detach().clone().requires_grad_();
+      const SplitHeads got = split_rotated(qkv, table, 4, 2);
+      const at::Tensor heads = alone.view({2, 5, 8, dim});
+      const SplitHeads want{apply_rope(heads.narrow(2, 0, 4), table), apply_rope(heads.narrow(2, 4, 2), table),
+                            heads.narrow(2, 6, 2)};
+      EXPECT_TRUE(at::equal(got.q, want.q) && at::equal(got.k, want.k) && at::equal(got.v, want.v)) << type;
+      const at::Tensor of_q = random(want.q.sizes(), type).detach(), of_k = random(want.k.sizes(), type).detach();
+      torch::autograd::backward({got.q, got.k, got.v}, {of_q, of_k, of_k});
+      torch::autograd::backward({want.q, want.k, want.v}, {of_q, of_k, of_k});
+      EXPECT_TRUE(at::equal(qkv.grad(), alone.grad())) << type;
+    }
+  }
+}
+
+TEST_F(GpuOps, SwigluTakesGateAndUpSideBySide) {
+  for (const auto type : kTypes) {
+    for (const std::int64_t count : {7, 64, 1000}) {
+      const at::Tensor both = random({3, 2 * count}, type);
+      const at::Tensor gate = both.detach().narrow(-1, 0, count).contiguous().requires_grad_(),
+                       up = both.detach().narrow(-1, count, count).contiguous().requires_grad_();
+      const at::Tensor got = swiglu(both), want = swiglu(gate, up);
+      EXPECT_TRUE(at::equal(got, want)) << type << " " << count;
+      const at::Tensor of_y = random({3, count}, type).detach();
+      got.backward(of_y);
+      want.backward(of_y);
+      EXPECT_TRUE(at::equal(both.grad(), at::cat({gate.grad(), up.grad()}, -1))) << type << " " << count;
+    }
+  }
+}
+
+/// A place of fp32 for the gradient of a weight in bf16, as an engine with fp32 reductions has it.
+TEST_F(GpuOps, GradientsOfNarrowWeightsAreSummedInFp32) {
+  struct Hook : torch::autograd::PostAccumulateGradHook {
+    void operator()(const at::Tensor&) override {}
+  };
+  static at::Tensor place;
+  const at::Tensor x = random({2, 9, 24}, at::kBFloat16).detach(), weight = random({16, 24}, at::kBFloat16);
+  const at::Tensor d = random({2, 9, 16}, at::kBFloat16).detach();
+  const at::Tensor want = d.flatten(0, 1).to(at::kDouble).t().mm(x.flatten(0, 1).to(at::kDouble));
+  place = at::zeros({16, 24}, at::TensorOptions(at::kFloat).device(at::kCUDA));
+  const at::Tensor laid = place;
+  torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<Hook>());
+  use_gradient_places([](const at::Tensor&, bool any_dtype) -> std::optional<at::Tensor> {
+    return any_dtype ? std::exchange(place, at::Tensor()) : at::Tensor();
+  });
+  for (int pass = 1; pass <= 2; ++pass) {
+    worker::linear(x, weight).backward(d);
+    EXPECT_TRUE(weight.grad().is_same(laid));
+    EXPECT_THAT(distance(laid, want * pass), Le(1e-5)) << "no rounding to bf16";
+  }
+  use_gradient_places(nullptr);
 }
 
 TEST_F(GpuOps, RopeTakesWhatIsNotContiguous) {

@@ -10,30 +10,41 @@ namespace {
 
 constexpr int kThreads = 256;
 
+template <class T>
+__device__ T* row_of(const Rows& rows, std::int64_t batch, std::int64_t position, std::int64_t head) {
+  return static_cast<T*>(rows.first) + batch * rows.of_batch + position * rows.of_position + head * rows.of_head;
+}
+
 template <class T, int N>
-__global__ void rotate_kernel(const T* x, const T* cos, const T* sin, T* out, std::int64_t packs, std::int64_t heads,
-                              std::int64_t positions, std::int64_t half, float sign) {
+__global__ void rotate_kernel(Rows x, const T* cos, const T* sin, Rows out, std::int64_t packs, RotationSizes sizes) {
   const std::int64_t pack = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (pack >= packs) return;
-  const std::int64_t of_row = half / N, row = pack / of_row, column = pack % of_row * N;
-  const std::int64_t first = row * 2 * half + column, place = row / heads % positions * 2 * half + column;
-  const auto x1 = load<T, N>(x + first), x2 = load<T, N>(x + first + half);
+  const std::int64_t half = sizes.half, of_row = half / N, row = pack / of_row, column = pack % of_row * N;
+  const std::int64_t token = row / sizes.heads, head = row % sizes.heads;
+  const std::int64_t batch = token / sizes.positions, position = token % sizes.positions;
+  const std::int64_t place = token % sizes.table_rows * 2 * half + column;
+  const T* from = row_of<const T>(x, batch, position, head) + column;
+  T* to = row_of<T>(out, batch, position, head) + column;
+  const auto x1 = load<T, N>(from), x2 = load<T, N>(from + half);
   const auto c = load<T, N>(cos + place), s = load<T, N>(sin + place);
+  const float sign = sizes.inverse ? -1.0f : 1.0f;
   Pack<T, N> y1, y2;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     y1.set(i, x1[i] * c[i] - sign * x2[i] * s[i]);
     y2.set(i, x2[i] * c[i] + sign * x1[i] * s[i]);
   }
-  store(out + first, y1);
-  store(out + first + half, y2);
+  store(to, y1);
+  store(to + half, y2);
 }
 
 template <class T, int N>
-__global__ void swiglu_kernel(const T* gate, const T* up, T* out, std::int64_t packs) {
+__global__ void swiglu_kernel(const T* gate, const T* up, T* out, std::int64_t packs, std::int64_t of_row,
+                              std::int64_t stride) {
   const std::int64_t pack = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (pack >= packs) return;
-  const auto g = load<T, N>(gate + pack * N), u = load<T, N>(up + pack * N);
+  const std::int64_t place = pack / of_row * stride + pack % of_row * N;
+  const auto g = load<T, N>(gate + place), u = load<T, N>(up + place);
   Pack<T, N> y;
 #pragma unroll
   for (int i = 0; i < N; ++i) y.set(i, g[i] / (1.0f + expf(-g[i])) * u[i]);
@@ -42,10 +53,11 @@ __global__ void swiglu_kernel(const T* gate, const T* up, T* out, std::int64_t p
 
 template <class T, int N>
 __global__ void swiglu_backward_kernel(const T* of_out, const T* gate, const T* up, T* of_gate, T* of_up,
-                                       std::int64_t packs) {
+                                       std::int64_t packs, std::int64_t of_row, std::int64_t stride) {
   const std::int64_t pack = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (pack >= packs) return;
-  const auto d = load<T, N>(of_out + pack * N), g = load<T, N>(gate + pack * N), u = load<T, N>(up + pack * N);
+  const std::int64_t place = pack / of_row * stride + pack % of_row * N;
+  const auto d = load<T, N>(of_out + pack * N), g = load<T, N>(gate + place), u = load<T, N>(up + place);
   Pack<T, N> dg, du;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -53,8 +65,8 @@ __global__ void swiglu_backward_kernel(const T* of_out, const T* gate, const T* 
     dg.set(i, d[i] * u[i] * sigmoid * (1.0f + g[i] * (1.0f - sigmoid)));
     du.set(i, d[i] * g[i] * sigmoid);
   }
-  store(of_gate + pack * N, dg);
-  store(of_up + pack * N, du);
+  store(of_gate + place, dg);
+  store(of_up + place, du);
 }
 
 unsigned blocks_of(std::int64_t packs) {
@@ -137,38 +149,42 @@ __global__ void cross_entropy_kernel(T* scores, const std::int64_t* targets, flo
 
 }  // namespace
 
-void rotate(Number type, const void* x, const void* cos, const void* sin, void* out, std::int64_t rows,
-            std::int64_t heads, std::int64_t positions, std::int64_t half, bool inverse, void* stream) {
-  by_pack(type, half, {x, cos, sin, out}, [&](auto* element, auto pack) {
+void rotate(Number type, const Rows& x, const void* cos, const void* sin, const Rows& out, const RotationSizes& sizes,
+            void* stream) {
+  // A power of two divides all of these if it divides their bits together.
+  const std::int64_t steps = x.of_batch | x.of_position | x.of_head | out.of_batch | out.of_position | out.of_head;
+  by_pack(type, sizes.half | steps, {x.first, cos, sin, out.first}, [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int kPack = decltype(pack)::value;
-    const std::int64_t packs = rows * half / kPack;
+    const std::int64_t packs = sizes.batch * sizes.positions * sizes.heads * sizes.half / kPack;
     if (packs == 0) return;
     rotate_kernel<T, kPack><<<blocks_of(packs), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-        static_cast<const T*>(x), static_cast<const T*>(cos), static_cast<const T*>(sin), static_cast<T*>(out), packs,
-        heads, positions, half, inverse ? -1.0f : 1.0f);
+        x, static_cast<const T*>(cos), static_cast<const T*>(sin), out, packs, sizes);
   });
 }
 
-void swiglu(Number type, const void* gate, const void* up, void* out, std::int64_t count, void* stream) {
-  by_pack(type, count, {gate, up, out}, [&](auto* element, auto pack) {
+void swiglu(Number type, const void* gate, const void* up, void* out, std::int64_t rows, std::int64_t columns,
+            std::int64_t stride, void* stream) {
+  by_pack(type, columns | stride, {gate, up, out}, [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int kPack = decltype(pack)::value;
-    if (count == 0) return;
-    swiglu_kernel<T, kPack><<<blocks_of(count / kPack), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-        static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(out), count / kPack);
+    const std::int64_t of_row = columns / kPack, packs = rows * of_row;
+    if (packs == 0) return;
+    swiglu_kernel<T, kPack><<<blocks_of(packs), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+        static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(out), packs, of_row, stride);
   });
 }
 
 void swiglu_backward(Number type, const void* of_out, const void* gate, const void* up, void* of_gate, void* of_up,
-                     std::int64_t count, void* stream) {
-  by_pack(type, count, {of_out, gate, up, of_gate, of_up}, [&](auto* element, auto pack) {
+                     std::int64_t rows, std::int64_t columns, std::int64_t stride, void* stream) {
+  by_pack(type, columns | stride, {of_out, gate, up, of_gate, of_up}, [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int kPack = decltype(pack)::value;
-    if (count == 0) return;
-    swiglu_backward_kernel<T, kPack><<<blocks_of(count / kPack), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+    const std::int64_t of_row = columns / kPack, packs = rows * of_row;
+    if (packs == 0) return;
+    swiglu_backward_kernel<T, kPack><<<blocks_of(packs), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
         static_cast<const T*>(of_out), static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(of_gate),
-        static_cast<T*>(of_up), count / kPack);
+        static_cast<T*>(of_up), packs, of_row, stride);
   });
 }
 

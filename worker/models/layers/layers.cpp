@@ -6,7 +6,6 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/relu.h>
-#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/silu.h>
 #include <c10/util/Exception.h>
 
@@ -36,6 +35,15 @@ at::Tensor Linear::adapted(const at::Tensor& x) const {
   return lora_scale_ * lora_a_->forward(drop_out(x, lora_dropout_, is_training()));
 }
 
+at::Tensor Linear::together(const at::Tensor& x, std::initializer_list<const Linear*> layers) {
+  std::vector<at::Tensor> weights;
+  for (const Linear* layer : layers) {
+    if (layer->bias.defined() || layer->lora_a_) return {};
+    weights.push_back(layer->weight);
+  }
+  return joint_linear(x, weights);
+}
+
 void Linear::add_adapter(std::int64_t rank, double scale, double dropout) {
   TORCH_CHECK(rank >= 1 && !lora_a_, "add_adapter: rank is ", rank, lora_a_ ? ", and there is an adapter already" : "",
               "; want a rank of at least 1, once a module");
@@ -49,7 +57,15 @@ RmsNorm::RmsNorm(std::int64_t size, double eps)
     : weight(register_parameter("weight", uninitialised({size}))), eps_(eps) {}
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
-  return at::rms_norm(x.to(weight.scalar_type()), weight.sizes(), weight, eps_).to(x.scalar_type());
+  return rms_norm(x, weight, eps_);
+}
+
+Normed RmsNorm::beside(const at::Tensor& x) const {
+  return rms_norm_beside(x, weight, eps_);
+}
+
+Normed RmsNorm::of_sum(const at::Tensor& x, const at::Tensor& residual) const {
+  return rms_norm_of_sum(x, residual, weight, eps_);
 }
 
 LayerNorm::LayerNorm(std::int64_t size, double eps)

@@ -6,11 +6,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "worker/models/fused_ops.h"
 
 namespace worker {
 
@@ -108,6 +111,11 @@ class Linear : public torch::nn::Module {
   /// columns, and W is a copy with B beside it.
   Factors factors(const at::Tensor& x) const;
 
+  /// The results of two or three layers, side by side, by one product: [.., in] -> [.., sum of outs]. Undefined where
+  /// the layers must be called one by one: their weights do not follow each other in memory (see joint_linear()), or
+  /// one of them has a bias or an adapter.
+  static at::Tensor together(const at::Tensor& x, std::initializer_list<const Linear*> layers);
+
   /// Adds a low-rank adapter (Hu et al., LoRA, arXiv 2106.09685): the result gets `scale` * B A drop_out(x) added. A is
   /// the parameter `lora_A.weight` [rank, in] and B is `lora_B.weight` [out, rank], as PEFT names them. The adapter
   /// changes nothing as long as B is zero. `dropout` is the share of x's elements that training sets to zero for A.
@@ -130,6 +138,9 @@ class RmsNorm : public torch::nn::Module {
  public:
   RmsNorm(std::int64_t size, double eps);
   at::Tensor forward(const at::Tensor& x) const;
+  /// rms_norm_beside() and rms_norm_of_sum() of worker/models/fused_ops.h.
+  Normed beside(const at::Tensor& x) const;
+  Normed of_sum(const at::Tensor& x, const at::Tensor& residual) const;
 
   at::Tensor weight;  ///< [size]
 

@@ -49,17 +49,24 @@ class LlamaAttention : public torch::nn::Module {
 
   /// [batch, positions, hidden] -> [batch, positions, hidden]. Reads and extends `cached` where it is not null.
   at::Tensor forward(const at::Tensor& x, const DecoderContext& context, KeyValues* cached) const {
-    const auto rotated = [&](const Linear& projection, std::int64_t heads) {
-      const at::Tensor parts = projection.forward(x).view({x.size(0), x.size(1), heads, head_dim_});
-      return apply_rope(parts, context.rope).transpose(1, 2);
-    };
-    const at::Tensor q = rotated(*q_proj_, heads_);
-    at::Tensor k = rotated(*k_proj_, kv_heads_), v = split_heads(v_proj_->forward(x), kv_heads_);
+    const SplitHeads parts = projected(x, context.rope);
+    const at::Tensor q = parts.q.transpose(1, 2);
+    at::Tensor k = parts.k.transpose(1, 2), v = parts.v.transpose(1, 2);
     use_cache(cached, k, v);
     return o_proj_->forward(joined_heads(attention(q, k, v, context.mask, /*scale=*/{}, dropout_, is_training())));
   }
 
  private:
+  SplitHeads projected(const at::Tensor& x, const RopeTable& rope) const {
+    if (const at::Tensor qkv = Linear::together(x, {q_proj_.get(), k_proj_.get(), v_proj_.get()}); qkv.defined())
+      return split_rotated(qkv, rope, heads_, kv_heads_);
+    const auto heads_of = [&](const Linear& projection, std::int64_t heads) {
+      return projection.forward(x).view({x.size(0), x.size(1), heads, head_dim_});
+    };
+    return {apply_rope(heads_of(*q_proj_, heads_), rope), apply_rope(heads_of(*k_proj_, kv_heads_), rope),
+            heads_of(*v_proj_, kv_heads_)};
+  }
+
   std::int64_t heads_, kv_heads_, head_dim_;
   double dropout_;
   std::shared_ptr<Linear> q_proj_, k_proj_, v_proj_, o_proj_;
@@ -74,6 +81,8 @@ class LlamaMlp : public torch::nn::Module {
         down_proj_(add_child<Linear>(*this, "down_proj", c.intermediate_size, c.hidden_size, c.mlp_bias)) {}
 
   at::Tensor forward(const at::Tensor& x) const {
+    if (const at::Tensor both = Linear::together(x, {gate_proj_.get(), up_proj_.get()}); both.defined())
+      return down_proj_->forward(swiglu(both));
     return down_proj_->forward(swiglu(gate_proj_->forward(x), up_proj_->forward(x)));
   }
 
@@ -91,11 +100,14 @@ at::Tensor LlamaDecoderLayer::forward(at::Tensor x, const DecoderContext& contex
   // The lambdas copy the context, because a recomputing wrapper may call them after the model's own forward has
   // returned. A cache is used without gradients only, and then nothing is recomputed.
   return call(wrapper, std::move(x), [this, context, cached](const at::Tensor& in) {
-    const at::Tensor mid = call(attention_wrapper, in, [this, context, cached](const at::Tensor& a) {
-      return a + self_attn_->forward(input_layernorm_->forward(a), context, cached);
+    const Tensors attended = attention_wrapper({in}, [this, context, cached](Tensors a) {
+      const Normed normed = input_layernorm_->beside(a[0]);
+      return Tensors{normed.sum, self_attn_->forward(normed.norm, context, cached)};
     });
-    return call(mlp_wrapper, mid,
-                [this](const at::Tensor& m) { return m + mlp_->forward(post_attention_layernorm_->forward(m)); });
+    return mlp_wrapper(attended, [this](Tensors m) {
+      const Normed normed = post_attention_layernorm_->of_sum(m[0], m[1]);
+      return Tensors{normed.sum + mlp_->forward(normed.norm)};
+    })[0];
   });
 }
 
