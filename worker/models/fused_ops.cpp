@@ -152,6 +152,19 @@ Gated gated(const at::Tensor& both) {
           columns == 0 ? 0 : both.numel() / (2 * columns), columns, 2 * columns};
 }
 
+/// Calls `compute` with the first element of gate and up, that of the result, rows and columns, for parts of the rows.
+/// The elements of one dense row are as good as rows.
+template <class Compute>
+void for_parts(const Gated& in, const Compute& compute) {
+  if (in.rows == 1) {
+    return for_rows(in.columns, 1,
+                    [&](std::int64_t begin, std::int64_t end) { compute(begin, begin, std::int64_t{1}, end - begin); });
+  }
+  for_rows(in.rows, in.columns, [&](std::int64_t begin, std::int64_t end) {
+    compute(begin * in.stride, begin * in.columns, end - begin, in.columns);
+  });
+}
+
 void swiglu_into(const at::Tensor& out, const Gated& in) {
 #ifdef MUSTER_CUDA_KERNELS
   if (out.is_cuda()) {
@@ -161,13 +174,9 @@ void swiglu_into(const at::Tensor& out, const Gated& in) {
     return;
   }
 #endif
-  // Elements of one dense row are as good as rows.
-  const bool is_flat = in.rows == 1;
-  for_rows(is_flat ? in.columns : in.rows, is_flat ? 1 : in.columns, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t first = is_flat ? begin : begin * in.stride;
-    kernels::cpu::swiglu(cpu_number(out), row_at(in.gate, first), row_at(in.up, first),
-                         row_at(out, is_flat ? begin : begin * in.columns), is_flat ? 1 : end - begin,
-                         is_flat ? end - begin : in.columns, in.stride);
+  for_parts(in, [&](std::int64_t first, std::int64_t of_out, std::int64_t rows, std::int64_t columns) {
+    kernels::cpu::swiglu(cpu_number(out), row_at(in.gate, first), row_at(in.up, first), row_at(out, of_out), rows,
+                         columns, in.stride);
   });
 }
 
@@ -181,12 +190,9 @@ void swiglu_backward_into(const Gated& out, const at::Tensor& of_out, const Gate
     return;
   }
 #endif
-  const bool is_flat = in.rows == 1;
-  for_rows(is_flat ? in.columns : in.rows, is_flat ? 1 : in.columns, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t first = is_flat ? begin : begin * in.stride;
-    kernels::cpu::swiglu_backward(cpu_number(of_out), row_at(of_out, is_flat ? begin : begin * in.columns),
-                                  row_at(in.gate, first), row_at(in.up, first), row_at(out.gate, first),
-                                  row_at(out.up, first), is_flat ? 1 : end - begin, is_flat ? end - begin : in.columns,
+  for_parts(in, [&](std::int64_t first, std::int64_t of_row, std::int64_t rows, std::int64_t columns) {
+    kernels::cpu::swiglu_backward(cpu_number(of_out), row_at(of_out, of_row), row_at(in.gate, first),
+                                  row_at(in.up, first), row_at(out.gate, first), row_at(out.up, first), rows, columns,
                                   in.stride);
   });
 }
