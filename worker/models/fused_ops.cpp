@@ -1,6 +1,7 @@
 #include "worker/models/fused_ops.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
